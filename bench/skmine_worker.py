@@ -9,6 +9,7 @@ each accepted itemset, and the run ends there.
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,5 +65,21 @@ def mine(path: str, seconds: float, marks: Sequence[float]) -> Values:
     }
 
 
+def classify(path: str) -> Values:
+    """Return the accuracy of its classifier over the folds in a file, in percent."""
+    import pandas as pd  # noqa: PLC0415
+    from skmine.itemsets.slim_classifier import SlimClassifier  # noqa: PLC0415
+
+    given = json.loads(Path(path).read_text())
+    rows, labels = pd.Series(given["rows"]), pd.Series(given["labels"])
+    items = sorted({item for row in given["rows"] for item in row})
+    right = 0
+    for train, test in given["folds"]:
+        model = SlimClassifier(items=items)
+        model.fit(rows.iloc[train], labels.iloc[train])
+        right += int((model.predict(rows.iloc[test]) == labels.iloc[test].to_numpy()).sum())
+    return {"percent": 100 * right / len(labels)}
+
+
 if __name__ == "__main__":
-    serve({"mine": mine})
+    serve({"mine": mine, "classify": classify})

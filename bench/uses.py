@@ -4,7 +4,7 @@
     python bench/uses.py outliers                     planted rows, AUC beside an isolation forest
     python bench/uses.py differences                  planted differences, discoveries over 100 repetitions
     python bench/uses.py scoring                      `fedslim score` on ten million rows
-    python bench/uses.py accuracy --sets chess,adult --efforts 1,2
+    python bench/uses.py accuracy --sets chess,adult --widths 1,8 --efforts 1,2 --peer 600
 
 Each part prints a Markdown table and saves it as bench/results/uses-PART.json.
 """
@@ -34,10 +34,12 @@ from fedslim.data import TransactionDatabase, encode_together, load, write_fimi
 from fedslim.mdl import mine
 from fedslim.uses import compare_data
 from fedslim.uses.cells import labelled
-from runner import HERE, ROOT
+from runner import HERE, ROOT, peer_python, set_up_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     Rows = list[dict[str, Any]]
 
@@ -94,7 +96,33 @@ def accuracy(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             if by_items:
                 row[f"{title}, no prior"] = round(100 * plain / len(y), 1)
             print(name, title, row[title], file=sys.stderr)
+        if options.peer:
+            row["scikit-mine"] = _peer(database, y, folds, options.peer)
         yield row
+
+
+def _peer(database: TransactionDatabase, y: NDArray[Any], folds: Sequence[Any], seconds: int) -> float | str:
+    """Return the accuracy of scikit-mine's classifier, or why there is none, after at most this much CPU time."""
+    set_up_peer()
+    rows = [database.item_ids(t).tolist() for t in range(len(database))]
+    given = {"rows": rows, "labels": y.tolist(), "folds": [[one.tolist() for one in fold] for fold in folds]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(given, file)
+        file.flush()
+        command = [str(peer_python()), str(HERE / "skmine_worker.py"), "classify", json.dumps({"path": file.name})]
+        limit = (seconds, seconds)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),  # on a busy machine too
+        )
+    if done.returncode < 0:
+        return f"not after {seconds} CPU s"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["failed"])[-1]
+    return round(float(json.loads(done.stdout.strip().splitlines()[-1])["result"]["percent"]), 1)
 
 
 # -- outliers --------------------------------------------------------------------------------------------------------
@@ -253,6 +281,7 @@ def main() -> int:
     parser.add_argument("--sets", type=lambda text: text.split(","), help="names of data sets, separated by commas")
     parser.add_argument("--widths", type=_numbers, default=[8], help="widths for accuracy")
     parser.add_argument("--efforts", type=_numbers, default=[1], help="efforts for accuracy")
+    parser.add_argument("--peer", type=int, default=0, help="CPU seconds for scikit-mine's classifier, for each set")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--rows", type=int, default=LARGE)
     parser.add_argument("--data", default=str(ROOT.parent / "shared" / "data"), help="the folder of public data sets")

@@ -18,16 +18,15 @@ from numba.core import event
 
 from fedslim.data import load, locate
 from fedslim.errors import DataError
-from fedslim.federated.environment import machine, versions
+from fedslim.federated.records import machine, versions
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Progress, Stop, drive
-from fedslim.mdl.effort import parts, plan
+from fedslim.mdl.effort import TaskOutcome, carry_out, parts, plan
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.mining import mine as mine_it
 from fedslim.mdl.objective import description_length, standard_length, standard_lengths
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.tasks import TaskOutcome, carry_out
 from warm import every_kernel
 from wire import Clock, Teller, Values, peak_mb, serve
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.tasks import Task
+    from fedslim.mdl.local_search import Task
 
 
 TURN = 0.1

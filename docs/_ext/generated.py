@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from sphinx.util import logging
 
+from fedslim.toml.keys import heading
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -143,7 +145,7 @@ def key_reference(kind: str) -> str:
     """Every key of one of our TOML files in Markdown, by its tables."""
     lines = []
     for table, declared in import_module(DECLARATIONS[kind]).SECTIONS.items():
-        lines += [f"({kind}-{table.replace('_', '-')})=", f"## `[{table}]`", "", _prose(declared.HEADING), ""]
+        lines += [f"({kind}-{table.replace('_', '-')})=", f"## `[{table}]`", "", _prose(heading(declared)), ""]
         for field in fields(declared):
             lines += [f"({kind}-{table}-{field.name})=".replace("_", "-"), f"`{table}.{field.name}`", *_key(field), ""]
     return "\n".join(lines)

@@ -45,8 +45,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    msg = f"module 'fedslim' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'fedslim' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

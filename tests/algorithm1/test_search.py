@@ -265,7 +265,11 @@ class RankingModel:
 
     def check_bounds(self, ranking):
         """No union gains more than its block's bound, on which the ranking relies."""
-        ends, numbers, counts = ranking._pairs.element.reshape(-1, 2), ranking._unions.of, ranking._pairs.count
+        ends, numbers, counts = (
+            ranking._pairs.arrays.element.reshape(-1, 2),
+            ranking._unions.of,
+            ranking._pairs.arrays.count,
+        )
         pairs = {tuple(ends[p].tolist()): int(numbers[p]) for p in np.flatnonzero(counts)}
         for union, made_of in self.unions().items():
             if union not in self.rejected:
@@ -292,7 +296,7 @@ def test_the_ranking_is_in_order_after_whatever_changed(seed, few):
         ranking = UnionRanking(model.elements, log2_table(MOST + 30))
     for _ in range(8):
         ranking.take_in(*model.change(), *model.totals)
-        assert np.count_nonzero(ranking._pairs.count) == len(model.counts)
+        assert np.count_nonzero(ranking._pairs.arrays.count) == len(model.counts)
         model.check_bounds(ranking)
         order = model.order()[: rng.choice([3, 1000])]
         for (*_, union), candidate in order:

@@ -35,7 +35,7 @@ from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import guard as guarding
 from fedslim.safeguards.guard import Guard
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
 from fedslim.trust import make_demo_ca, server_context
 

@@ -27,8 +27,7 @@ from fedslim.federated.loopback import HOST, Loopback
 from fedslim.federated.simulation import prepare
 from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import Snapshot
-from fedslim.settings.federation_file import FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.policy import MemberPolicy
 from fedslim.trust import Identity
 

@@ -15,8 +15,7 @@ from fedslim.cli import main
 from fedslim.data import ItemSecret
 from fedslim.errors import ConfigurationError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
-from fedslim.settings.federation_file import FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from wire import SECRET, Line, databases, inputs_of
 
 OTHER = ItemSecret.from_random(bytes(32))

@@ -15,10 +15,8 @@ import json
 import pytest
 
 from fedslim.cli import main
-from fedslim.settings.federation_file import FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import FederationFile, weaknesses, write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
-from fedslim.settings.weaknesses import weaknesses
 
 PRINT = "0123456789abcdef"
 ITEMS = {"items.secret_fingerprint": PRINT}

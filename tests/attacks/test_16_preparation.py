@@ -15,7 +15,7 @@ from fedslim.data import ItemSecret
 from fedslim.data.frames import dataframe_table
 from fedslim.errors import DataError, LedgerError, PolicyError, ProtocolError, RunError
 from fedslim.federated.deployment import DeployedMember
-from fedslim.federated.kept_preparation import find_preparation, keep_preparation
+from fedslim.federated.folder import find_preparation, keep_preparation
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.preparation import Outline, Preparation
@@ -24,7 +24,7 @@ from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import MAX_PREPARATIONS, AnswerLedger, Snapshot
 from fedslim.schema import Agreed, Schema, conform
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
 
 SECRET = ItemSecret.from_random(bytes(32))

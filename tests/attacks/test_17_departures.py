@@ -20,7 +20,7 @@ from fedslim.protocol.sums import add_up
 from fedslim.safeguards.guard import Guard
 from fedslim.schema import Schema, conform
 from fedslim.secagg.id_sketch import IdSketch
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
 
 SECRET = ItemSecret.from_random(bytes(32))

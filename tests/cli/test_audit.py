@@ -49,6 +49,21 @@ def test_what_left_the_member(fedslim, log):
     assert not [number for number in range(1000, 1010) if str(number) in ran.out.replace(str(log), "")]
 
 
+def test_sealed_labels_are_counted_where_there_are_any(fedslim, log):
+    message = m.Labels(2, 0, bytes(2048))
+    who = {"member": "north", "federation": "hospitals", "federation_id": "ab" * 16, "masks": True}
+    with AuditLog(log, "sa", **who) as written:
+        now = datetime(2026, 3, 1, 13, tzinfo=UTC)
+        written.record(message, framing.to_bytes(message), now=now, run=b"r" * 16, peer="fed.example.org:7443")
+    kinds, runs, told = fedslim("audit", log).out.split("\n\n")
+    rows = {row[0]: row[1:] for row in map(str.split, kinds.splitlines())}
+    assert rows["kind"][-2:] == ["labels", "sealed"]
+    assert [rows[kind][-2:] for kind in ("Join", "Labels", "all")] == [["0", "0"], ["0", "2,048"], ["0", "2,048"]]
+    assert runs.splitlines()[1].split()[-3:] == ["2,048", "sa", "2026-03-01T12:01:00.000000Z"]
+    assert "labels      0, and 2.05 kB sealed\n" in told
+    assert json.loads(fedslim("audit", log, "--json").out)["total"]["sealed"] == 2048
+
+
 def test_as_json(fedslim, log):
     record = json.loads(fedslim("audit", log, "--json").out)
     assert (record["file"], record["member"], record["runs"]) == (str(log), "north", 1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fedslim.cli.commands import ca
+from fedslim.cli.commands import certificates as ca
 from fedslim.cli.console import passphrases
 from fedslim.settings.federation_file import FederationFile
 from fedslim.trust import Identity, client_context, read_trust, server_context
@@ -55,7 +55,6 @@ def later(monkeypatch):
     def pass_by(days):
         now = datetime.now(UTC) + timedelta(days=days, hours=1)
         monkeypatch.setattr(ca, "moment", lambda: now)
-        monkeypatch.setattr("fedslim.cli.commands.enroll.moment", lambda: now)
 
     return pass_by
 

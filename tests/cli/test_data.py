@@ -136,3 +136,33 @@ def test_make_says_what_becomes_of_labels(fedslim, tmp_path):
 
 def test_make_says_less_if_asked(fedslim, tmp_path):
     assert fedslim("data", "make", "encounters", "--out", tmp_path / "e.dat", "--quiet").err == ""
+
+
+def test_a_long_table_is_described_and_can_be_refused(fedslim, tmp_path):
+    (tmp_path / "sales.csv").write_text("order,product\n1,bread\n1,milk\n2,milk\n")
+    (tmp_path / "visits.csv").write_text("visit,test,result\n1,rash,yes\n1,smoker,no\n2,rash,no\n")
+
+    def described(*arguments):
+        ran = fedslim("data", "describe", *arguments, "--json")
+        assert ran.code == 0
+        record = json.loads(ran.out)
+        return record["transactions"], {each["name"]: each["kind"] for each in record["columns"]}, ran.err
+
+    transactions, columns, told = described(tmp_path / "sales.csv")
+    assert (transactions, columns) == (2, {"order": "transaction", "product": "item"})
+    assert "--no-long" in told
+    transactions, columns, told = described(tmp_path / "sales.csv", "--no-long")
+    assert (transactions, columns, told) == (3, {"order": "categorical", "product": "categorical"}, "")
+    transactions, columns, _ = described(tmp_path / "visits.csv")
+    assert transactions == 2
+    assert columns == {
+        "visit": "transaction",
+        "test": "attribute",
+        "result": "value",
+        "rash": "categorical",
+        "smoker": "categorical",
+    }
+    saved = fedslim("mine", tmp_path / "visits.csv", "--out", tmp_path / "table.json")
+    assert saved.code == 0
+    assert fedslim("score", tmp_path / "table.json", tmp_path / "visits.csv").code == 0
+    assert '"intervals"' in (tmp_path / "table.json").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedslim.cli import app, main
-from fedslim.cli.console.stream import say
+from fedslim.cli.console.output import say
 from fedslim.errors import CodeTableError, DataError, MissingExtraError, RunError, WriteError
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedslim.cli.commands import federation
+from fedslim.cli.commands import agreeing
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.settings import federation_keys as config
 from fedslim.settings.federation_file import FederationFile
@@ -25,7 +25,7 @@ def facts(ran, *, warned=1):
 
 
 def test_the_default_port_is_the_transports():
-    assert federation.DEFAULT_PORT == config.DEFAULT_PORT
+    assert agreeing.DEFAULT_PORT == config.DEFAULT_PORT
 
 
 def test_init_writes_a_file_that_check_takes(fedslim):

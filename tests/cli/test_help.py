@@ -7,13 +7,14 @@ from typer.main import get_command
 
 from fedslim import __version__
 from fedslim.cli.app import app
-from fedslim.cli.console import options
+from fedslim.cli.console import options, output
+from fedslim.federated import folder
 from fedslim.mdl import policy
 
 TABLE = "--format --separator --encoding --query --table"
 READING = (
     f"{TABLE} --bins --transaction-column --item-column "
-    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
+    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing --long --no-long"
 )
 CONNECTING = "--host --port --identity"
 COMMANDS = {
@@ -80,7 +81,7 @@ COMMANDS = {
     "enroll renew": "--host --new-key --passphrase-file",
     "enroll show": "--json --passphrase-file",
     "nvflare": "",
-    "nvflare export": "--out",
+    "nvflare export": "--out --preparation",
     "nvflare site": "--name",
     "nvflare allow": "",
     "nvflare status": "--kit --json",
@@ -121,7 +122,7 @@ def test_help_names_every_option_and_command(fedslim, path):
     assert not re.search(r"^  client\b", ran.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", ["", *sorted(GROUPS - {"experiment"})])
+@pytest.mark.parametrize("path", ["", *sorted(GROUPS)])
 def test_without_a_command_there_is_the_help(fedslim, path):
     assert fedslim(*path.split()) == fedslim(*path.split(), "--help")
 
@@ -132,6 +133,10 @@ def test_version(fedslim):
 
 def test_the_highest_effort_is_the_engines():
     assert options.HIGHEST_EFFORT == policy.HIGHEST_EFFORT
+
+
+def test_the_files_of_a_run_are_those_of_its_folder():
+    assert {output.CODE_TABLE, output.RUN} < set(folder.RESULTS)
 
 
 def test_the_widths_are_the_engines(fedslim):

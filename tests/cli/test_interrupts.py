@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from fedslim.cli.console.running import keep_interrupts
+from fedslim.cli.console.progress import keep_interrupts
 from fedslim.mdl.codetable import CodeTable
 
 LONG = "accidents-like:40000"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import write_policy
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)

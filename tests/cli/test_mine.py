@@ -321,11 +321,11 @@ def test_no_folder_for_temporary_files_is_survived(fedslim, baskets, tmp_path, m
     assert ran.only_line.endswith("folder for temporary files either")
 
 
-def test_a_long_table_is_recognised_and_a_hint_given(fedslim, tmp_path):
+def test_a_table_that_looks_long_gets_a_hint_unless_its_names_tell(fedslim, tmp_path):
     path = tmp_path / "visits.csv"
-    path.write_text("visit,item\n" + "".join(f"{v},{i}\n" for v in range(20) for i in ("fever", "cough")))
+    path.write_text("where,what\n" + "".join(f"{v},{i}\n" for v in range(20) for i in ("fever", "cough")))
     ran = fedslim("mine", path)
     assert ran.code == 0
-    assert "--transaction-column 'visit' --item-column 'item'" in ran.err
-    named = fedslim("mine", path, "--transaction-column", "visit", "--item-column", "item")
+    assert "--transaction-column 'where' --item-column 'what'" in ran.err
+    named = fedslim("mine", path, "--transaction-column", "where", "--item-column", "what")
     assert "--transaction-column" not in named.err

@@ -15,9 +15,8 @@ from fedslim.cli.console.logs import set_up_logs
 from fedslim.data import load
 from fedslim.errors import ParameterError
 from fedslim.federated.loopback import Loopback
-from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.federation_keys import Log
-from fedslim.settings.new_federation import write_template
 
 logger = logging.getLogger("fedslim.network.server")
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import SECTIONS, MemberPolicy, write_policy
 
 ITEMS = {"items.vocabulary_digest": "0" * 64}

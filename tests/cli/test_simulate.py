@@ -326,12 +326,6 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
     assert "Six hospitals, mining together" in (tmp_path / "report.html").read_text()
 
 
-def test_the_demo_on_a_network_has_no_report(fedslim, tmp_path):
-    ran = fedslim("demo", "--network", "--out", tmp_path)
-    assert ran.code == 2
-    assert "--out does not go with --network" in ran.only_line
-
-
 def test_the_demo_is_of_all_variants():
     assert set(demo.MEANING) == set(Variant)
 

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedslim.cli.console.text import (
-    MAX_SHOWN,
-    brief,
-    count,
-    duration,
-    number,
-    printable,
-    shown_items,
-    shown_label,
-    size,
-)
+from fedslim.cli.console.output import MAX_SHOWN, shown_items, shown_label
+from fedslim.format import brief, count, duration, number, printable, size
 
 
 @given(st.text(st.characters(codec=None)))

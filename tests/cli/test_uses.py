@@ -117,3 +117,25 @@ def test_a_simulated_federation_makes_a_classifier_equal_to_that_of_all_rows(fed
     assert found["equal"] is True
     assert [one["class"] for one in found["classes"]] == ["female", "male"]
     assert SlimClassifier.load(tmp_path / "run" / "classifier.json").classes_.tolist() == ["female", "male"]
+
+
+@pytest.mark.parametrize("files", [("all",), ("north", "south")])
+def test_members_with_a_schema_find_the_classifier_of_one_place(fedslim, tmp_path, files):
+    schema, rows = (
+        tmp_path / "schema.toml",
+        [(20 + 7 * k % 60, "ab"[k % 3 == 0], "no" if k % 4 else "yes") for k in range(90)],
+    )
+    schema.write_text('[columns.age]\nkind = "numeric"\nbins = 3\n[columns.drug]\nkind = "categorical"\n')
+    for name, own in {"all": rows, "north": rows[:50], "south": rows[50:]}.items():
+        lines = [f"{age},{drug},{ill}" for age, drug, ill in own]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,drug,ill", *lines]) + "\n")
+    chosen = ["--schema", schema, "--classes", "ill", "--out", tmp_path / "run", "--json"]
+    members = ["--members", 3] if len(files) == 1 else []
+    paths = [tmp_path / f"{name}.csv" for name in files]
+    found = json.loads(fedslim("simulate", *paths, *members, *chosen).out)
+    assert found["equal"] is True
+    assert sum(one["transactions"] for one in found["classes"]) == 90
+    model = SlimClassifier.load(tmp_path / "run" / "classifier.json")
+    assert model.predict(str(tmp_path / "all.csv")).shape == (90,)
+    schema.write_text(schema.read_text() + '[columns.ill]\nkind = "boolean"\n')
+    assert "makes items of the classes" in fedslim("simulate", *paths, *members, *chosen).err

@@ -25,7 +25,7 @@ from postgres import PASSWORD, running
 
 from fedslim import Slim
 from fedslim.data import as_database, encode, from_dataframe, load, read
-from fedslim.data.columns import NumberColumn, _ranked, number_transactions
+from fedslim.data.columns import Column, number_transactions, ranked
 from fedslim.data.readers import read_table
 from fedslim.data.sql import MaskedUrl, masked
 from fedslim.errors import DataError, MissingExtraError, ParameterError
@@ -499,19 +499,19 @@ def from_flags(column):
 def test_ranks_by_a_lookup_table_are_those_of_a_sort(values):
     for kind in (np.int32, np.int64):
         array = np.array(values, kind)
-        distinct, codes = _ranked(array)
+        distinct, codes = ranked(array)
         expected, places = np.unique(array, return_inverse=True)
         assert distinct.tolist() == expected.tolist()
         assert codes.tolist() == places.tolist()
         assert distinct.dtype == kind
     large = np.array([2**64 - 1, 2**64 - 3, 2**64 - 1], np.uint64)
-    assert _ranked(large)[0].tolist() == [2**64 - 3, 2**64 - 1]
+    assert ranked(large)[0].tolist() == [2**64 - 3, 2**64 - 1]
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))
 def test_transactions_are_numbered_by_first_appearance(codes):
     order = list(dict.fromkeys(codes))
-    number, transactions = number_transactions(NumberColumn("t", np.array(codes, np.int32)), "the table")
+    number, transactions = number_transactions(Column.of_numbers("t", np.array(codes, np.int32)), "the table")
     assert number.tolist() == [order.index(code) for code in codes]
     assert transactions == len(order)
 

@@ -39,8 +39,8 @@ NOT_RUN = {
     "docs/how-to/experiments.md": 2,
     "docs/how-to/install.md": 2,
     "docs/how-to/monitor.md": 2,
-    "docs/how-to/nvflare.md": 10,
-    "docs/how-to/ray.md": 4,
+    "docs/how-to/nvflare.md": 11,
+    "docs/how-to/ray.md": 5,
     "docs/how-to/sample-data.md": 1,
     "docs/how-to/services.md": 4,
 }

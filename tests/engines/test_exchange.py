@@ -78,7 +78,7 @@ def after(rounds, then):
 
 
 def gone(*_given):
-    raise ConnectionError("it is gone")  # noqa: EM101, TRY003
+    raise ConnectionError("it is gone")
 
 
 @pytest.fixture(autouse=True)
@@ -246,7 +246,7 @@ def test_an_engine_that_ends_the_run_leaves_the_best_so_far_and_who_had_not_answ
     sites = Sites(tmp_path, hospitals)
 
     def broken(*_):
-        raise Broken("the job was aborted", ["west"])  # noqa: EM101, TRY003
+        raise Broken("the job was aborted", ["west"])
 
     sites.meddle["west"] = after(30, broken)
     with pytest.raises(RunError, match="the job was aborted; no answer from west"):

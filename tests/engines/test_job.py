@@ -9,7 +9,7 @@ import pytest
 from fedslim.cli import main
 from fedslim.engines.job import AT_SITE, allow, write_job
 from fedslim.errors import ConfigurationError, DataError
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
 from fedslim.settings.site_file import SiteFile
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from startup_kits import certificate, make_kits
 
 from fedslim.engines.exchange import JOIN, WORKING
 from fedslim.engines.member import SiteMember
@@ -194,32 +193,9 @@ def test_a_ledger_that_cannot_be_used_keeps_a_site_out(place):
 # -- startup kits ----------------------------------------------------------------------------------------------------
 
 
-def certificate(name, issuer, key, signer, *, days=30):
-    def named(text):
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(issuer))
-    builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
-    start = now - timedelta(days=60)
-    return builder.not_valid_before(start).not_valid_after(now + timedelta(days=days)).sign(signer, hashes.SHA256())
-
-
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    """Startup kits as NVFlare provisions them; that of west has expired."""
-    folder = tmp_path_factory.mktemp("kits")
-    keys = {name: rsa.generate_private_key(65537, 2048) for name in ("root", "north", "south", "west", "server")}
-    root = certificate("project", "project", keys["root"], keys["root"])
-    for name, key in keys.items():
-        kit = folder / name
-        kit.mkdir()
-        (kit / "rootCA.pem").write_bytes(root.public_bytes(Encoding.PEM))
-        mine = certificate(name, "project", key, keys["root"], days=-1 if name == "west" else 30)
-        (kit / "client.crt").write_bytes(mine.public_bytes(Encoding.PEM))
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-        (kit / "client.key").write_bytes(private)
-    return folder
+    return make_kits(tmp_path_factory.mktemp("kits"), ("north", "south"), expired=("west",))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from fedslim.data.fimi import write_fimi
 from fedslim.federated.loopback import free_port
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 
 pytestmark = pytest.mark.skipif(
     find_spec("nvflare") is None,

@@ -14,9 +14,11 @@ from fedslim.cli import main
 from fedslim.data import TransactionDatabase, load
 from fedslim.engines.row_worker import RowWorker, divide
 from fedslim.engines.rows import MAX_LOST, Driver, WorkerLostError, decoded, encoded
-from fedslim.errors import DataError, JournalError, RunError
+from fedslim.errors import DataError, JournalError, MissingExtraError, ParameterError, RunError
+from fedslim.mdl import Slim
 from fedslim.mdl.mining import mine
 from fedslim.mdl.questions import Change, SlotCounts, Tried
+from fedslim.report.rows import unusual_rows
 from fedslim.schema import Schema
 
 
@@ -64,6 +66,34 @@ def test_the_table_is_that_of_one_place(rows, n, lost, effort):
     database = TransactionDatabase.from_transactions(rows, vocabulary=list(range(10)))
     there = mine(rows_at(database, n, lost=lost, seed=len(rows)), effort=effort)
     assert there.table == mine(database, effort=effort).table
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_unusual_rows_are_those_of_one_place(n):
+    database = load("accidents-like:2500")
+    rows = rows_at(database, n, lost=0.02)
+    table = mine(rows).table
+    assert unusual_rows(table, rows) == unusual_rows(table, database)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"engine": "spark"}, "no engine 'spark'"),
+        ({"engine": "ray", "threads": 2}, "threads is not for an engine"),
+        ({"workers": 2}, "workers is for an engine only"),
+        ({"address": "here:1"}, "address is for an engine only"),
+    ],
+)
+def test_the_estimator_refuses_what_does_not_go_together(wrong, said):
+    with pytest.raises(ParameterError, match=said):
+        Slim(**wrong).fit([["a", "b"]])
+
+
+def test_without_ray_the_estimator_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("fedslim.engines.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fedslim\[ray\]'"):
+        Slim(engine="ray").fit([["a", "b"]])
 
 
 def test_a_worker_that_is_always_lost_ends_the_run():
@@ -130,6 +160,7 @@ def test_workers_with_files_agree_on_what_one_place_finds(tmp_path, files, n):
     assert rows.transactions == here.transactions
     there, expected = mine(rows).table, mine(here).table
     assert (there, there.encoding) == (expected, expected.encoding)
+    assert unusual_rows(there, rows) == unusual_rows(expected, here)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import ray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
+from fedslim.cli import main
 from fedslim.data import TransactionDatabase, load, locate
 from fedslim.engines.rows import mine_on_ray
 from fedslim.errors import DataError
-from fedslim.mdl import mine
+from fedslim.mdl import Slim, mine
+from fedslim.mdl.driver import Stop
+from fedslim.schema import Schema
 
 pytestmark = [pytest.mark.usefixtures("one_node"), pytest.mark.filterwarnings("ignore")]  # warnings of Ray
 PUBLIC = ("chess", "mushroom", "adult", "ionosphere", "pendigits", "letter", "connect")
@@ -57,6 +65,56 @@ def test_public_sets_give_the_same_file(tmp_path, name):
     mine_on_ray(name, workers=3, reading={"folder": folder}).table.save(there)
     mine(load(name, folder=folder)).table.save(here)
     assert there.read_bytes() == here.read_bytes()
+
+
+FRAME = pd.DataFrame({"ward": ["a", "b", "c"] * 40, "age": range(120), "smoker": [True, False] * 60})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    for k in range(3):
+        FRAME[k * 40 : (k + 1) * 40].to_parquet(place / f"{k}.parquet")
+    return place
+
+
+def test_the_estimator_gives_the_table_of_one_place(folder):
+    schema = Schema.of({"columns": {"ward": {"kind": "categorical"}, "age": {"kind": "numeric", "bins": 5}}})
+    baskets = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
+    for data, how in ((folder, {"schema": schema}), (str(folder / "*.parquet"), {}), (FRAME, {}), (baskets, {})):
+        here, there = Slim(**how).fit(data), Slim(engine="ray", workers=2, **how).fit(data)
+        assert (there.table_, there.encoding_) == (here.table_, here.encoding_)
+        assert (there.converged_, there.candidates_, there.n_iter_) == (True, here.candidates_, here.n_iter_)
+        rows = baskets if data is baskets else FRAME
+        assert np.array_equal(there.code_lengths(rows), here.code_lengths(rows))
+    assert clone(there).get_params() == there.get_params()
+
+
+def test_an_estimator_that_is_fitted_again_forgets_the_columns(folder):
+    model = Slim(engine="ray", workers=1).fit(FRAME)
+    assert list(model.feature_names_in_) == list(FRAME)
+    assert not hasattr(model.fit(folder), "feature_names_in_")
+
+
+def test_time_for_reading_is_not_time_for_mining():
+    stop = Stop()
+    stop.started -= 1000
+    assert mine_on_ray("encounters", workers=1, max_time=500, effort=1, stop=stop).converged
+
+
+def test_the_report_is_that_of_one_place(folder, tmp_path, capsys):
+    schema = tmp_path / "schema.toml"
+    Schema.of({"columns": {"ward": {"kind": "categorical"}, "age": {"kind": "numeric", "bins": 5}}}).write(schema)
+    shown = []
+    for engine in ([], ["--engine", "ray", "--workers", "2"]):
+        place = tmp_path / f"{len(engine)}.html"
+        assert main(["mine", str(folder), "--schema", str(schema), "--report", str(place), "--live", *engine]) == 0
+        assert "watch this run at http://127.0.0.1:" in capsys.readouterr().err
+        data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', place.read_text())[1])
+        shown.append([data["runs"][0][name] for name in ("table", "rows")])
+    assert shown[0] == shown[1]
+    assert shown[0][1]["total"] == len(FRAME)
 
 
 def test_errors_of_workers_are_told_as_in_one_place(tmp_path):

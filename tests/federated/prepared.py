@@ -13,7 +13,7 @@ from fedslim.data import ItemSecret
 from fedslim.federated.loopback import HOST, Loopback, free_port
 from fedslim.protocol.preparation import Outline
 from fedslim.schema import Schema
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import write_policy
 from fedslim.trust import make_demo_ca
 

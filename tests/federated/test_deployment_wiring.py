@@ -17,7 +17,7 @@ from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import JournalError, ProtocolError
 from fedslim.federated.deployment import SERVER_JOURNAL, DeployedMember, DeployedServer
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.trust import client_context, install_list, make_demo_ca
 
 MEMBERS = ("north", "south", "west")

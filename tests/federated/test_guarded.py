@@ -24,8 +24,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
 from fedslim.safeguards.guard import Guard, Refusals
 from fedslim.safeguards.ledger import AnswerLedger
-from fedslim.settings.federation_file import FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
 from fedslim.trust import make_demo_ca
 

@@ -16,7 +16,7 @@ from fedslim.federated.own_record import compared_record, member_record, mined_r
 from fedslim.federated.records import load_run, save_run
 from fedslim.mdl import mine
 from fedslim.protocol import framing, messages
-from fedslim.safeguards.audit import AuditLog
+from fedslim.safeguards.audit import AuditLog, summarise
 from fedslim.settings.federation_file import FederationFile
 
 LIMITS = {"min_count": 5, "min_members_with": 2}
@@ -47,7 +47,12 @@ def record_of(parts, file, tmp_path):
         with AuditLog.of(tmp_path / f"{name}.jsonl", file, name) as audit:
             message = messages.Heard()
             audit.record(message, framing.to_bytes(message), now=datetime.now(UTC), run=b"1" * 16, peer="server")
-        how = {"ending": "converged", "rounds": 7, "audit": tmp_path / f"{name}.jsonl", "command": "fedslim member"}
+        how = {
+            "ending": "converged",
+            "rounds": 7,
+            "sent": summarise(tmp_path / f"{name}.jsonl"),
+            "command": "fedslim member",
+        }
         return member_record(chosen, name, table, kept(table) if kept else table, parts[name], **how), table
 
     return make

@@ -73,7 +73,7 @@ def test_whatever_comes_and_goes_in_whatever_order_covers_are_those_of_the_twin(
             elif what == "t" and slots and which % 2:
                 state.try_removals((slots[which % len(slots)],))
             elif items not in state.table.present:
-                slot = state.table.next_slot()
+                (slot,) = state.table.free_slots(1)
                 state.try_insert(slot, items, entry)
                 if what == "i":
                     state.insert(slot, items, entry)

@@ -10,12 +10,11 @@ import pytest
 from fedslim.data import TransactionDatabase, builtin_database
 from fedslim.mdl import crew as crew_module
 from fedslim.mdl import effort, mine
-from fedslim.mdl.continued import itemsets_of
 from fedslim.mdl.crew import Crew, Helper
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.local_search import Segment
+from fedslim.mdl.effort import carry_out
+from fedslim.mdl.local_search import Greedy, Local, Segment, itemsets_of
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.tasks import Greedy, Local, carry_out
 
 DB = builtin_database("encounters").take(range(300))
 

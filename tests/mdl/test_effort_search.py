@@ -13,13 +13,11 @@ from test_pair_bounds import Frugal
 
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
-from fedslim.mdl.effort import best_of, parts, plan
-from fedslim.mdl.effort_search import EffortSearch
+from fedslim.mdl.effort import EffortSearch, best_of, carry_out, parts, plan
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Drop, Supports
-from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.steps import Tally
-from fedslim.mdl.tasks import carry_out
+from fedslim.mdl.summed import Sharded
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,16 +10,15 @@ from local_twin import LocalTwin
 from test_engine_equals_twin import check_state, database, databases, policies, run_engine, twin_case
 
 from fedslim.data import TransactionDatabase
-from fedslim.mdl.continued import itemsets_of
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import LocalSearch, Segment
+from fedslim.mdl.local_search import LocalSearch, Segment, itemsets_of
 from fedslim.mdl.objective import EXACT
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import GoBack, Mark
 from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.sharded import Sharded
+from fedslim.mdl.summed import Sharded
 
 simple = policies.map(lambda policy: replace(policy, charges=(EXACT,), sweep=False))
 

@@ -12,9 +12,9 @@ from fedslim.data import PLANTED, builtin_database, builtin_members, generate, l
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
-from fedslim.mdl.effort import Plan, best_of, parts, plan
+from fedslim.mdl.effort import Plan, best_of, carry_out, parts, plan
+from fedslim.mdl.local_search import Greedy
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.tasks import Greedy, carry_out
 
 GREEDY = {  # L% at most, with the plain greedy
     "ionosphere": 48.53,

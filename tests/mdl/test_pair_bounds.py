@@ -14,7 +14,7 @@ from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
-from fedslim.mdl.objective import EXACT, Charge, estimated_gain, log2_table
+from fedslim.mdl.objective import EXACT, estimated_gain, log2_table
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Change, CoUsages, SlotCounts, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
@@ -169,7 +169,7 @@ def test_a_count_that_waits_for_one_element_is_not_derived_from_another():
     """The pair (5, 10) changes when {0, 10} enters, is not asked for, and does not change when {5, 7} enters."""
     rows = "0134567A 0149A 01234568A 12789A 13679 014569A 0134568A 012578 02356789A 124578 01489A"
     transactions = [{int(item, 16) for item in row} for row in rows.split()]
-    check(transactions, 11, Policy(pruning=False, charges=(Charge(1.0, 1.0),)))
+    check(transactions, 11, Policy(pruning=False, charges=(EXACT,)))
 
 
 @given(*[st.integers(1, 60)] * 3, st.integers(0, 400), st.integers(1, 50))

@@ -11,8 +11,7 @@ from fedslim.data import TransactionDatabase, generate
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
-from fedslim.mdl.effort import FREE
-from fedslim.mdl.objective import EXACT, estimated_gain
+from fedslim.mdl.objective import EXACT, FREE, estimated_gain
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
 

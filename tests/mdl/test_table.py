@@ -42,7 +42,7 @@ def test_a_table_stays_in_cover_order_through_random_moves(seed):
             entry = rng.randint(1, 9)
             if (itemset, entry) in twin.values():
                 continue
-            slot = table.next_slot()
+            (slot,) = table.free_slots(1)
             assert slot not in twin
             table.stage(slot, itemset, entry)
             if rng.random() < 0.2:

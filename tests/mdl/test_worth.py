@@ -6,7 +6,7 @@ from twin import Twin
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl import mine
-from fedslim.mdl.worth import worth
+from fedslim.mdl.covering import worth
 
 ROWS = st.lists(st.frozensets(st.integers(0, 6), min_size=1), min_size=1, max_size=25)
 

@@ -8,7 +8,6 @@ from itertools import combinations
 
 from fedslim.mdl.objective import (
     EXACT,
-    Charge,
     data_terms,
     estimated_gain,
     model_terms,
@@ -38,7 +37,7 @@ class Twin:
     order: str = "usage"
     max_itemset_size: int | None = None
     min_support: int = 1
-    charges: tuple[Charge, ...] = (EXACT,)
+    charges: tuple[float, ...] = (EXACT,)
     width: int = 1
     sweep: bool = False
     min_count: int = 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError
 from fedslim.mdl import mine
-from fedslim.mdl.worth import worth
+from fedslim.mdl.covering import worth
 from fedslim.metrics import Spread, discovery_gap, gap_recovery, local_gain_estimate, predict_gap
 
 PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]

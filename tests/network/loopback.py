@@ -27,16 +27,14 @@ from fedslim.data.partition import iid
 from fedslim.errors import FedslimError, LineError, UntrustedError
 from fedslim.federated.deployment import KeyTrust, MemberTrust
 from fedslim.federated.simulation import prepare
-from fedslim.network.connection import hang_up, read_frame
+from fedslim.network.connection import Patience, hang_up, read_frame
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
-from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.settings.federation_file import FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.trust import Identity, client_context, peer_name, server_context
 from fedslim.trust.enrolment import make_demo_ca
 

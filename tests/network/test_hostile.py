@@ -20,8 +20,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.network import connection as connections
 from fedslim.network import listener as door
-from fedslim.network.connection import hang_up
-from fedslim.network.timeouts import Patience
+from fedslim.network.connection import Patience, hang_up
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received

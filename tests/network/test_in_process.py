@@ -269,7 +269,7 @@ def test_no_refusal_of_a_question_says_what_a_member_has(variant):
                 1,
                 0,
                 [],
-                [m.WantEntries(*[m.Vector(1, 8, b"\x4d"), m.Vector(1, 8, b"\x01"), m.Vector(1, 8, b"\x01"), b"\x04"])],
+                [m.WantEntries(m.Vector(1, 8, b"\x4d"), m.Vector(1, 8, b"\x01"), b"\x01", b"\x04")],
             ),
         ],
         "sa": [

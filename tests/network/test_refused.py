@@ -11,9 +11,8 @@ from loopback import Loopback, serving
 
 from fedslim.errors import RunError
 from fedslim.network import listener
-from fedslim.network.connection import unreached_because
+from fedslim.network.connection import Patience, unreached_because
 from fedslim.network.listener import SUMMARY_EVERY, RefusedConnections
-from fedslim.network.timeouts import Patience
 
 
 class Told:

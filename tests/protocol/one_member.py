@@ -80,7 +80,13 @@ def entries(*rows, codes=None):
     steps = [b - a for _, others in rows for a, b in pairwise([0, *others])]
     codes = [*(codes or [4] * len(steps)), 0]
     widths = bytes(low | high << 4 for low, high in zip(codes[::2], codes[1::2], strict=False))
-    return m.WantEntries(vector([slot for slot, _ in rows]), vector([len(o) for _, o in rows]), vector(steps), widths)
+    named = b"".join(map(step_bytes, steps))
+    return m.WantEntries(vector([slot for slot, _ in rows]), vector([len(o) for _, o in rows]), named, widths)
+
+
+def step_bytes(step):
+    """A step as `WantEntries` has it: seven bits in a byte, the lowest first."""
+    return bytes([step]) if step < 128 else bytes([step % 128 + 128]) + step_bytes(step // 128)
 
 
 def next_slots(table, n):

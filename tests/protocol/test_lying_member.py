@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -459,7 +458,7 @@ def test_two_members_do_not_have_one_key():
 def test_whoever_comes_first_does_not_say_what_was_agreed():
     """A server that knows it from the federation file refuses the liar, not the members that join later."""
     server, first, second = joins()
-    server.gathering._rules = replace(server.gathering._rules, vocabulary=first.digest)
+    server.gathering._vocabulary = first.digest
     for digest, ids in ((bytes(32), b""), (b"", bytes(80))):
         with pytest.raises(ProtocolError, match=r"member 'c1' has vocabulary .* but this federation agreed on"):
             server.receive("c1", msgspec.structs.replace(first, digest=digest, ids=ids), 0.0)

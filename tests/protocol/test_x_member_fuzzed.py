@@ -37,7 +37,8 @@ def some_entries(rng, table, slot):
     if rng.random() < 0.2:
         zeros = rng.choice([0, 1, 3, 500, 1 << 22])
         field = rng.choice(["rows", "sizes", "steps"])
-        want = msgspec.structs.replace(want, **{field: m.Vector(zeros, rng.choice([8, 8, 7]), bytes(zeros))})
+        other = bytes(zeros) if field == "steps" else m.Vector(zeros, rng.choice([8, 8, 7]), bytes(zeros))
+        want = msgspec.structs.replace(want, **{field: other})
     return want
 
 

@@ -29,7 +29,7 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.files import code_table_document
 from fedslim.mdl.itemsets import order_key
 from fedslim.protocol import framing, messages
-from fedslim.safeguards.audit import AuditLog
+from fedslim.safeguards.audit import AuditLog, summarise
 from fedslim.settings.federation_file import FederationFile
 
 HOSTILE = (
@@ -82,7 +82,7 @@ def west(parts, tmp_path_factory):
     how = {
         "ending": "converged",
         "rounds": 83,
-        "audit": folder / "audit.jsonl",
+        "sent": summarise(folder / "audit.jsonl"),
         "command": "fedslim member --name west",
     }
     member = member_record(file, "west", simulation.table, simulation.table, parts["west"], **how)

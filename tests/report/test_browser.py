@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedslim.cli import main
+from fedslim.cli.commands.demo import networked_demo
+from fedslim.cli.console.progress import reporter
 from fedslim.experiments.tables import ResultTable
 from fedslim.federated.loopback import Loopback
 from fedslim.federated.own_record import mined_record
@@ -328,8 +330,26 @@ def test_unusual_rows_and_their_covers(opened):
     assert tab.locator("#rows tbody tr").count() == 1
     assert tab.locator("#rows .part").count() > 1
     tab.fill("#rows input[type=number]", "")
+    first = texts(tab, "#rows tbody tr")[0]
+    assert "spelled item by item" in first
+    assert "bits fewer" in first
     tab.fill("#rows input[type=search]", "tremor")
     assert all("tremor" in row for row in texts(tab, "#rows tbody tr"))
+
+
+@pytest.mark.slow
+def test_members_over_the_network_see_every_item_by_name(opened, pages):
+    networked_demo("encounters", ["x"], reporter(quiet=True), pages / "demo")
+    for name in ("north", "south", "west"):
+        tab = opened(f"demo/x-{name}")
+        assert {"Not found here alone", "Different here", "What left this member"} <= set(titles(tab))
+        assert tab.locator("#table li").count() > 50
+        assert tab.locator(".unnamed").count() == 0
+        tab.fill("#search", "#")
+        assert tab.locator(ROWS).count() == 0
+    tab = opened("demo/x-server")
+    assert tab.locator("#table li:not(.unnamed):not(.badge)").count() == 0
+    assert "The members' own reports have the names" in tab.inner_text("#items")
 
 
 def test_a_pair_of_items_shows_its_itemsets(opened):

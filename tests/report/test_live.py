@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -230,6 +231,19 @@ def test_a_port_that_is_taken_is_named(live, feed):
     port = int(parts(live)[1])
     with pytest.raises(ParameterError, match=rf"--live {port}\b"):
         LivePage(feed, port)
+
+
+def test_a_page_ends_quietly_before_its_thread_has_begun(feed, monkeypatch):
+    listen = LivePage._listen
+
+    async def slowly(page):
+        await asyncio.sleep(0.2)
+        return await listen(page)
+
+    monkeypatch.setattr(LivePage, "_listen", slowly)
+    with LivePage(feed) as page:
+        pass
+    assert not page._thread.is_alive()
 
 
 def test_a_page_ends_quietly_while_there_are_viewers_and_idle_connections(feed, capfd, caplog):

@@ -121,6 +121,15 @@ def test_mining_is_watched_stopped_and_reported(watch, started, tmp_path):
     assert address.split("/")[3] not in out
 
 
+def test_the_runs_of_a_classifier_are_watched_and_reported(watch, started):
+    _, address = started("simulate", "encounters", "--classes", "female,male", "--members", "3", "--effort", "2")
+    tab = watch(address)
+    tab.locator("#compression .curve").first.wait_for()
+    assert "class female" in tab.inner_text("#doing") + tab.inner_text("#compression")
+    becomes_report(tab)
+    assert tab.locator("input[name=run]").count() == 2
+
+
 def test_a_simulation_is_watched_and_reported(watch, started):
     process, address = started("simulate", "accidents-like:1500", "--members", "3")
     tab = watch(address)

@@ -19,9 +19,8 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import audit
-from fedslim.safeguards.audit import AuditLog, statistics_in
-from fedslim.safeguards.audit_summary import summarise
-from fedslim.settings.new_federation import write_template
+from fedslim.safeguards.audit import AuditLog, statistics_in, summarise
+from fedslim.settings.federation_file import write_template
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RUN = bytes(range(16))
@@ -105,6 +104,7 @@ def test_a_line_says_how_much_and_never_what(path, message, statistics, labels):
         "round": getattr(message, "round", None),
         "run": RUN.hex(),
         "peer": PEER,
+        **({"sealed": 40} if isinstance(message, m.Labels) else {}),
     }
     assert statistics_in(message) == statistics
     assert not [word for word in ("rash", "fever", "17") if word in path.read_text()]
@@ -448,6 +448,17 @@ def test_a_summary_adds_up(path):
     assert found.peers == [PEER, "elsewhere"]
     assert [(run.run, run.messages) for run in found.latest_runs] == [(RUN.hex(), 2), (bytes(16).hex(), 1)]
     assert json.loads(json.dumps(found.as_dict()))["total"]["bytes"] == found.total.bytes
+
+
+def test_sealed_labels_count_by_their_bytes(path):
+    with opened(path) as log:
+        for size in (1024, 2048):
+            record(log, m.Labels(7, 0, bytes(size)))
+        record(log)
+    found = summarise(path)
+    assert (found.total.labels, found.total.sealed) == (0, 3072)
+    assert {kind: amount.sealed for kind, amount in found.by_kind.items()} == {"Labels": 3072, "Masked": 0}
+    assert [run.sealed for run in found.latest_runs] == [3072]
 
 
 def test_a_summary_does_not_grow_with_the_log(path):

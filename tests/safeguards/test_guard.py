@@ -12,7 +12,7 @@ from fedslim.errors import LedgerError, PolicyError, WriteError
 from fedslim.mdl.mining import mine
 from fedslim.safeguards import guard as room
 from fedslim.safeguards.guard import Guard, Refusals
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -18,7 +18,7 @@ from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError, LedgerError, WriteError
 from fedslim.safeguards import ledger as answered
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot, describe_difference, singled_out
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 DATA, OTHER = Snapshot("ab" * 32, 850), Snapshot("cd" * 32, 851)

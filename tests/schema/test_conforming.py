@@ -185,3 +185,10 @@ def test_missing_twin_and_unknown_columns(table):
         conform(schema, table("o;d\n2026-01-01;2\n"))
     report = conform(schema, table("a;more\n1;2\n")).report
     assert [(each.name, each.found) for each in report] == [("a", "a"), ("o", None), (None, "more")]
+
+
+def test_an_interval_that_has_no_row_here_need_not_be_known(table):
+    schema = Schema.of({"table": {"new": "error"}, "columns": {"n": {"kind": "numeric", "cuts": [1, 2]}}})
+    site = conform(schema, table("n;x\n0.5;1\n5;1\n"))
+    (low,), (high,) = site.items(Agreed())
+    assert list(site.items(Agreed(), {low, high}.__contains__)) == [(low,), (high,)]

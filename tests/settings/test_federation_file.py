@@ -17,8 +17,7 @@ from fedslim.mdl.policy import Policy
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.variant import policy_of
 from fedslim.settings import federation_file as config
-from fedslim.settings.federation_file import SECTIONS, FederationFile
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import SECTIONS, FederationFile, write_template
 
 ID = "0123456789abcdef" * 2
 PATH = Path("/somewhere/federation.toml")

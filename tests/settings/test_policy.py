@@ -8,7 +8,7 @@ import pytest
 
 from fedslim.errors import ConfigurationError, DataError, PolicyError
 from fedslim.settings import policy as room
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import SECTIONS, MemberPolicy, write_policy
 
 ITEMS = {"items.vocabulary_digest": "0" * 64}

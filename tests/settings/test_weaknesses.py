@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedslim.settings.new_federation import write_template
-from fedslim.settings.weaknesses import weaknesses
+from fedslim.settings.federation_file import weaknesses, write_template
 
 STRONG = {"items.vocabulary_digest": "0" * 64}
 

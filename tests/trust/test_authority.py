@@ -24,9 +24,8 @@ from fedslim.trust import (
     Statement,
     make_request,
 )
-from fedslim.trust.authority import read_records
+from fedslim.trust.authority import CertificateState, read_records
 from fedslim.trust.certificates import pem
-from fedslim.trust.register import CertificateState
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 

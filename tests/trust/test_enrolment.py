@@ -23,9 +23,8 @@ from fedslim.trust import (
     server_context,
 )
 from fedslim.trust import keys as key_files
-from fedslim.trust.authority import read_records
+from fedslim.trust.authority import CertificateState, read_records
 from fedslim.trust.certificates import pem
-from fedslim.trust.register import CertificateState
 
 # -- keys and folders ------------------------------------------------------------------------------------------------
 

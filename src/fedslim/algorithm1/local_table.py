@@ -20,7 +20,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
-from fedslim.algorithm1.pairs import PairCounts, lengthened, look_up, no_pairs, with_elements, with_room
+from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened
 from fedslim.errors import ProtocolError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.cover_state import NOTHING, CoverState
@@ -65,8 +65,8 @@ class LocalTable:
         self.state = CoverState(database, reuse_slots=False)
         self._trial: LocalTrial | None = None
         self.next_slot = database.n_items  # of the next itemset, on trial or permanently
-        self._pairs = no_pairs(self.state.table.capacity)
-        size = len(self._pairs.count)
+        self._pairs = PairLedger(self.state.table.capacity)
+        size = len(self._pairs.arrays.count)
         self._reports = Reports(
             np.zeros(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.int32), np.zeros(1, np.int64)
         )
@@ -81,13 +81,13 @@ class LocalTable:
 
     def together(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Return the co-usage of each pair; 0 also if one of the two is not an element (such as slot -1)."""
-        return look_up(np.asarray(x, np.int32), np.asarray(y, np.int32), self._pairs)
+        return self._pairs.look_up(np.asarray(x, np.int32), np.asarray(y, np.int32))
 
     def news(self) -> PairCounts:
         """Return the pairs whose co-usage has changed since the last call, with the new co-usages; at first, all."""
         waiting = int(self._reports.n_queue[0])
         x, y, counts = np.empty(waiting, np.int32), np.empty(waiting, np.int32), np.empty(waiting, np.int64)
-        n = pair_kernels.tell(self._pairs, self._reports, x, y, counts)
+        n = pair_kernels.tell(self._pairs.arrays, self._reports, x, y, counts)
         return PairCounts(x[:n], y[:n], counts[:n])
 
     # -- trials and moves ---------------------------------------------------------------------------------------
@@ -137,21 +137,14 @@ class LocalTable:
         items_of = self.state.table.items_of
         itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in pairs}
         if others:
-            msg = f"these pairs have different unions: {pairs}"
-            raise ValueError(msg)
+            raise ValueError(f"these pairs have different unions: {pairs}")
         return itemset
 
     def _recount(self, slots: NDArray[np.int32]) -> None:
-        state = self.state
-        if len(self._pairs.first) < state.table.capacity:
-            self._pairs = with_elements(self._pairs, state.table.capacity)
-        done = 0
-        while (done := pair_kernels.recount(slots, done, state.covers, state.work, self._pairs, self._reports)) < len(
-            slots
-        ):
-            self._pairs = with_room(self._pairs, state.table.capacity)
-            factor = len(self._pairs.count) // len(self._reports.told)
-            self._reports = lengthened(self._reports, factor, but=("n_queue",))
+        covers, work, capacity, done = self.state.covers, self.state.work, self.state.table.capacity, 0
+        self._pairs.need_elements(capacity)
+        while (done := pair_kernels.recount(slots, done, covers, work, self._pairs.arrays, self._reports)) < len(slots):
+            self._reports = lengthened(self._reports, self._pairs.need_room(capacity), but=("n_queue",))
 
 
 # -- slots and numbers ------------------------------------------------------------------------------------------------
@@ -178,8 +171,7 @@ class Numbering:
         """Return the global numbers of slots; `new` is that of the itemset on trial in the next slot."""
         known = self._numbers if new is None else np.append(self._numbers, np.int32(new))
         if len(slots) and not 0 <= int(slots.max()) < len(known):
-            msg = f"slot {int(slots.max())} was named, but there are only {len(known)} slots"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"slot {int(slots.max())} was named, but there are only {len(known)} slots")
         numbers: NDArray[np.int32] = known[slots]
         return numbers
 

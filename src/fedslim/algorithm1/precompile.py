@@ -13,7 +13,7 @@ import sys
 import numpy as np
 from numba import types
 
-from fedslim.algorithm1.pairs import FEW_PAIRS, PairCounts, no_pairs, with_room
+from fedslim.algorithm1.pairs import FEW_PAIRS, PairCounts, PairLedger
 from fedslim.algorithm1.ranking import NumberedElements, UnionRanking
 from fedslim.mdl.kernels import array_table
 from fedslim.mdl.objective import log2_table
@@ -23,7 +23,7 @@ _TABLE, _I32, _I64 = types.int64[:, ::1], types.int32[::1], types.int64[::1]
 
 def compile_removal() -> None:
     """Compile the removal of an itemset, by signature, because there is no table to remove one from."""
-    array_table.try_remove.compile((_TABLE, types.int64))
+    array_table.try_removals.compile((_TABLE, _I64, _I64, _I32, _I64, _I64))
     array_table.remove.compile((_TABLE, types.int64, types.int64, _I32, _I64))
     array_table.take_from_lists.compile((_TABLE, types.int64))
 
@@ -39,7 +39,7 @@ def compile_ranking() -> None:
     if best is not None:
         ranking.reject(best)
     elements.add((0, 1))
-    with_room(no_pairs(1), FEW_PAIRS + 1)  # code that only larger data reach
+    PairLedger(1).need_room(FEW_PAIRS + 1)  # code that only larger data reach
 
 
 GROUPS = {"removal": compile_removal, "ranking": compile_ranking}

@@ -11,15 +11,7 @@ from fedslim.algorithm1.kernels import ranking
 from fedslim.algorithm1.kernels.pairs import NOBODY
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
 from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
-from fedslim.algorithm1.pairs import (
-    PairCounts,
-    lengthened,
-    no_pairs,
-    rehashed,
-    unused_numbers,
-    with_elements,
-    with_room,
-)
+from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened, rehashed, unused_numbers
 from fedslim.errors import RunError
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels.ranking import NEVER
@@ -139,8 +131,8 @@ class UnionRanking:
 
     def __init__(self, elements: NumberedElements, log2_table: NDArray[np.float64]) -> None:
         self._elements = elements
-        self._pairs = no_pairs(elements.capacity)
-        size, most = len(self._pairs.count), len(log2_table)
+        self._pairs = PairLedger(elements.capacity)
+        size, most = len(self._pairs.arrays.count), len(log2_table)
         self._unions = Unions(
             np.full(size, NOBODY, np.int32),
             np.zeros(size, np.int64),
@@ -178,7 +170,7 @@ class UnionRanking:
             news.x,
             news.y,
             news.counts,
-            self._pairs,
+            self._pairs.arrays,
             self._unions,
             self._elements.arrays,
             self._blocks,
@@ -190,14 +182,14 @@ class UnionRanking:
 
     def best(self) -> Union | None:
         """Return the union with the highest estimated gain above zero; None if there is none."""
-        unions = self._unions
-        number = ranking.best(self._pairs, unions, self._elements.arrays, self._blocks, self._logs, self._now)
+        ledger, unions = self._pairs.arrays, self._unions
+        number = ranking.best(ledger, unions, self._elements.arrays, self._blocks, self._logs, self._now)
         if number < 0:
             return None
         pairs = []
         p = int(unions.first[number])
         while p >= 0:
-            pairs.append((int(self._pairs.element[2 * p]), int(self._pairs.element[2 * p + 1])))
+            pairs.append((int(ledger.element[2 * p]), int(ledger.element[2 * p + 1])))
             p = int(unions.following[p])
         return Union(tuple(pairs), int(unions.together[number]), float(self._blocks.upper[number // BLOCK]), number)
 
@@ -219,16 +211,14 @@ class UnionRanking:
             raise RunError(COUNTS_CONTRADICT)
 
     def _make_room(self, extra: int) -> None:
-        if len(self._pairs.first) < self._elements.capacity:
-            self._pairs = with_elements(self._pairs, self._elements.capacity)
-        old = len(self._pairs.count)
-        self._pairs = with_room(self._pairs, extra)
-        size, unions = len(self._pairs.count), self._unions
-        if size == old:
+        self._pairs.need_elements(self._elements.capacity)
+        factor, unions = self._pairs.need_room(extra), self._unions
+        if factor == 1:
             return
-        unions.sizes[0] += size - old
+        size = len(self._pairs.arrays.count)
+        unions.sizes[0] += size - size // factor
         none = ("first", "element", "noted")
-        self._unions = lengthened(unions, size // old, nobody=none, but=("places", "free", "sizes"))._replace(
+        self._unions = lengthened(unions, factor, nobody=none, but=("places", "free", "sizes"))._replace(
             places=rehashed(unions.places, unions.hash, 2 * size), free=unused_numbers(size, unions.free)
         )
         self._blocks = with_blocks(self._blocks, size)

@@ -14,16 +14,14 @@ import numpy as np
 
 from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
-from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
-from fedslim.algorithm1.so import check_itemset, proposed
+from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Evaluation, NextCandidates
+from fedslim.algorithm1.so import Algorithm1Server, check_itemset, proposed
 from fedslim.errors import ProtocolError
 from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
-from fedslim.protocol.sums import add_up
-from fedslim.protocol.variant import Replies, Round, UnmaskedWords, search_in_rounds
+from fedslim.protocol.sums import ask_counts, pack_counts
+from fedslim.protocol.variant import MemberSide, Replies, Round, UnmaskedWords
 from fedslim.secagg import Ring
-from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -31,14 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.steps import TableEntry
     from fedslim.protocol.variant import Situation
-
-PURPOSES: dict[type[m.FromServer], str] = {
-    m.AskIndexedUsages: "sa usages",
-    m.AskIndexed: "sa candidates",
-    m.AskEvaluation: "sa evaluation",
-    m.AskIndexedSupports: "sa supports",
-}
 
 
 class Index(PairLedger):
@@ -51,8 +43,7 @@ class Index(PairLedger):
     def lose(self, gone: NDArray[np.int64]) -> None:
         """Remove the pairs at these places, which no member uses any more."""
         if not self.is_place(gone):
-            msg = "the server removed entries from the index that it does not have; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server removed entries from the index that it does not have")
         self.discard(gone)
 
     def change(
@@ -67,36 +58,18 @@ class Index(PairLedger):
 # -- the server ---------------------------------------------------------------------------------------------------
 
 
-class SaServer:
+class SaServer(Algorithm1Server):
     """Algorithm 1, answered by masked sums."""
 
     members_know = True
 
     def __init__(self, situation: Situation) -> None:
-        self._situation = situation
-        self.search = Algorithm1Search(situation.items)
+        super().__init__(situation)
         self._index = Index()
         self._gone: NDArray[np.int64] = np.zeros(0, np.int64)
         self._touched: NDArray[np.int32] = np.zeros(0, np.int32)  # elements changed by the last accepted itemset
         self._entered: m.Entered | None = None  # the accepted itemset that members do not know yet
         self._change: Change | None = None
-        self.supports: list[int] = []
-        self.transactions = 0
-
-    def run(self) -> Generator[Round, Replies, Outcome]:
-        """See `ServerSide`."""
-        ending = yield from search_in_rounds(self.search, self._situation, self._answered)
-        result = self.search.result()
-        found = [self.search.elements.number_of(e.items) for e in result.entries if len(e.items) > 1]
-        supports = yield from self._counted(found)
-        itemsets = found_by(result, supports)
-        check_singletons(result, itemsets, self.supports)
-        table = pack_table(itemsets, self.supports, self.transactions)
-        return Outcome(table, result.tally, ending)
-
-    def member_usages(self) -> None:
-        """See `ServerSide`: in SA the server sees only sums."""
-        return
 
     def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
         match question:
@@ -113,14 +86,10 @@ class SaServer:
                 self._touched = self._change.slots
         return None
 
-    def _masked(self, ask: m.FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, Any]:
-        replies = yield Round(ask, m.Masked, kind, ring.words(length))
-        return ring.read(add_up(replies, ring.words(length)), length=length)
-
     def _usages(self) -> Generator[Round, Replies, NDArray[np.int64]]:
         ring = Ring.for_sums_up_to(self._situation.settings.max_transactions)
         ask = m.AskIndexedUsages(self._situation.number, 0)
-        counts = yield from self._masked(ask, ring, self._situation.items + 1, "usages")
+        counts = yield from ask_counts(ask, ring, self._situation.items + 1, "usages")
         *self.supports, self.transactions = counts.tolist()
         if max(self.supports, default=0) > self.transactions:
             msg = "a usage is higher than the number of transactions: a member does not count as the protocol says"
@@ -142,7 +111,7 @@ class SaServer:
         ring = Ring.for_sums_up_to(int(np.minimum(usage[xs], usage[ys]).max(initial=0)))
         new_x, new_y, elements = (m.Vector.of(part) for part in (x, y, touched))
         ask = m.AskIndexed(self._situation.number, 0, new_x, new_y, elements, ring.bits)
-        counts = yield from self._masked(ask, ring, len(xs), "candidates")
+        counts = yield from ask_counts(ask, ring, len(xs), "candidates")
         unused = counts == 0
         self._gone = self._index.places_of(xs[unused], ys[unused])
         return PairCounts(xs, ys, counts)
@@ -169,18 +138,19 @@ class SaServer:
         length = max(len(self.search.usages), candidate.number + 1)
         ring = Ring.for_sums_up_to(self.transactions)
         ask = m.AskEvaluation(self._situation.number, 0, candidate, ring.bits)
-        counts = yield from self._masked(ask, ring, 2 * length, "evaluation")
+        counts = yield from ask_counts(ask, ring, 2 * length, "evaluation")
         lost, won = counts[:length], counts[length:]
         numbers = np.flatnonzero(lost | won)
         self._change = Change(numbers.astype(np.int32), lost[numbers], won[numbers])
         return self._change
 
-    def _counted(self, numbers: list[int]) -> Generator[Round, Replies, list[int]]:
+    def _counted(self, itemsets: list[TableEntry]) -> Generator[Round, Replies, list[int]]:
+        numbers = [self.search.elements.number_of(e.items) for e in itemsets]
         ring = Ring.for_sums_up_to(self.transactions)
         entered, self._entered = self._entered, None
         vector = m.Vector.of(np.array(numbers, np.int64))
         ask = m.AskIndexedSupports(self._situation.number, 0, entered, vector, ring.bits)
-        counts = yield from self._masked(ask, ring, len(numbers), "supports")
+        counts = yield from ask_counts(ask, ring, len(numbers), "supports")
         supports: list[int] = counts.tolist()
         return supports
 
@@ -188,7 +158,7 @@ class SaServer:
 # -- a member -----------------------------------------------------------------------------------------------------
 
 
-class SaMember:
+class SaMember(MemberSide):
     """One member's own table, and its copy of the global index."""
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, _members: int) -> None:
@@ -207,12 +177,6 @@ class SaMember:
             m.AskIndexedSupports: self._supports,
         }
 
-    def own_table(self) -> None:
-        """See `MemberSide`: the server sends the table."""
-
-    def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: a member knows only which itemsets were accepted, so there is nothing to check."""
-
     def is_final(self, message: Any) -> bool:
         """See `MemberSide`."""
         return isinstance(message, m.AskIndexedSupports)
@@ -221,22 +185,13 @@ class SaMember:
         """See `MemberSide`."""
         kind, last = type(message), self._last
         if (kind is m.AskIndexedUsages) is not (last is None) or last is m.AskIndexedSupports:
-            msg = f"the server sent {kind.__name__} when the search never does; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server sent {kind.__name__} when the search never does")
         self._last = kind
         return self._answers[kind](message)
 
-    def _words(self, ask: Any, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
-        if bits > MAX_BITS:
-            msg = f"the server asked for counts of {bits} bits, but at most {MAX_BITS} are allowed; it is refused"
-            raise ProtocolError(msg)
-        ring = Ring(bits, (1 << bits) - 1)
-        words = np.zeros(ring.words(len(counts)), np.uint64)
-        ring.put(words, np.arange(len(counts), dtype=np.int32), counts, length=len(counts))
-        return UnmaskedWords(PURPOSES[type(ask)], words)
-
-    def _usages(self, ask: m.AskIndexedUsages) -> UnmaskedWords:
-        return self._words(ask, np.append(self._local.state.supports(), self._database.transactions), self._bits)
+    def _usages(self, _ask: m.AskIndexedUsages) -> UnmaskedWords:
+        counts = np.append(self._local.state.supports(), self._database.transactions)
+        return pack_counts("sa usages", counts, self._bits)
 
     def _structure(self, ask: m.AskStructure) -> m.Structure:
         self._index.lose(ask.gone.values())
@@ -252,14 +207,12 @@ class SaMember:
         most = self._known - 1
         x, y, elements = (v.values(most).astype(np.int32) for v in (ask.x, ask.y, ask.elements))
         if len(x) != len(y) or (x >= y).any() or not _ascending((x.astype(np.int64) << 32) | y):
-            msg = "the server's changes to the index are not pairs of elements in ascending order; refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server's changes to the index are not pairs of elements in ascending order")
         if self._index.has(x, y).any() or not _ascending(elements):
-            msg = "the server's changes to the index name pairs or elements twice; refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server's changes to the index name pairs or elements twice")
         xs, ys = self._index.change(x, y, elements)
         slots = self._numbering.slots_of
-        return self._words(ask, self._local.together(slots(xs), slots(ys)), ask.bits)
+        return pack_counts("sa candidates", self._local.together(slots(xs), slots(ys)), ask.bits)
 
     def _evaluated(self, ask: m.AskEvaluation) -> UnmaskedWords:
         candidate = ask.candidate
@@ -273,7 +226,7 @@ class SaMember:
             known = self._numbering.change_of(change, new=candidate.number)
             counts[known.slots] = known.lost
             counts[known.slots + length] = known.won
-        return self._words(ask, counts, ask.bits)
+        return pack_counts("sa evaluation", counts, ask.bits)
 
     def _enter(self, entered: m.Entered | None) -> None:
         """Remember the accepted itemset, and insert it into this member's table if this member proposed it."""
@@ -281,8 +234,7 @@ class SaMember:
             return
         items = self._union_of(entered)
         if self._itemsets.setdefault(entered.number, items) != items:
-            msg = f"the server gave the number {entered.number} to two itemsets; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server gave the number {entered.number} to two itemsets")
         pairs = self._numbering.pairs_of(entered.pairs)
         if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
             self._numbering.enter(entered.number)
@@ -292,12 +244,10 @@ class SaMember:
         known = self._known
         new = self._database.n_items <= entered.number <= known
         if not new or any(max(pair) >= known for pair in entered.pairs):
-            msg = f"the server gave an itemset the number {entered.number} of {known} known ones; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server gave an itemset the number {entered.number} of {known} known ones")
         items, *others = {tuple(sorted(self._items_of(x) + self._items_of(y))) for x, y in entered.pairs}
         if others or len(set(items)) != len(items):
-            msg = "the server joined pairs that do not have one union; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server joined pairs that do not have one union")
         return items
 
     @property
@@ -311,11 +261,10 @@ class SaMember:
     def _supports(self, ask: m.AskIndexedSupports) -> UnmaskedWords:
         self._enter(ask.entered)
         if ask.numbers.length > self._known:
-            msg = f"the server asked for {ask.numbers.length} supports of {self._known} known elements; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server asked for {ask.numbers.length} supports of {self._known} known elements")
         numbers = ask.numbers.values(self._known - 1).tolist()
         supports = np.array([self._local.state.support(self._items_of(n)) for n in numbers], np.int64)
-        return self._words(ask, supports, ask.bits)
+        return pack_counts("sa supports", supports, ask.bits)
 
 
 def _ascending(values: NDArray[Any]) -> bool:

@@ -27,13 +27,7 @@ from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, NumberedElements, Unio
 from fedslim.errors import RunError
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.gain import bits_after
-from fedslim.mdl.objective import (
-    Bits,
-    description_length,
-    log2_table,
-    standard_length,
-    standard_lengths,
-)
+from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
 from fedslim.mdl.questions import Change, Supports
 from fedslim.mdl.steps import LATEST, SearchResult, TableEntry, Tally
 

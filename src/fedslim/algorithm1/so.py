@@ -8,6 +8,7 @@ what changed since the member's last answer.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
-from fedslim.protocol.variant import Replies, Round, search_in_rounds
+from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, search_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.steps import TableEntry
     from fedslim.protocol.variant import Situation
 
 
@@ -40,7 +42,7 @@ class SoMemberState:
     def __init__(self, n_items: int) -> None:
         self.numbering = Numbering(n_items)
         self._pairs = PairLedger()
-        self._usages = np.zeros(n_items, np.int64)  # by global numbers
+        self.usages = np.zeros(n_items, np.int64)  # by global numbers
 
     def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
         """Store a member's new co-usages; return the differences to the old ones, by global numbers."""
@@ -53,24 +55,19 @@ class SoMemberState:
         one, other = self.numbering.numbers_of(x), self.numbering.numbers_of(y)
         low, high = np.minimum(one, other), np.maximum(one, other)
         if (low == high).any():
-            msg = "a candidate joins an element with itself"
-            raise ProtocolError(msg)
+            raise ProtocolError("a candidate joins an element with itself")
         return PairCounts(low, high, counts - self._pairs.replace(PairCounts(low, high, counts)))
-
-    def begin(self, usages: NDArray[np.int64]) -> None:
-        """Set the usages of single items at the start."""
-        self._usages[:] = usages
 
     def change(self, change: Change) -> None:
         """Apply a change of usages, by global numbers."""
         most = int(change.slots.max(initial=-1))
-        if most >= len(self._usages):
-            self._usages = lengthen(self._usages, 2 * most)
-        np.add.at(self._usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
+        if most >= len(self.usages):
+            self.usages = lengthen(self.usages, 2 * most)
+        np.add.at(self.usages, change.slots, np.asarray(change.won) - np.asarray(change.lost))
 
     def usage(self, number: int) -> int:
         """Return the member's usage of an element."""
-        return int(self._usages[number]) if number < len(self._usages) else 0
+        return int(self.usages[number]) if number < len(self.usages) else 0
 
     def uses(self, pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
         """Return the pairs that the member uses together, by its slots."""
@@ -80,18 +77,12 @@ class SoMemberState:
         return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
 
 
-class SoServer:
-    """Algorithm 1, answered by each member separately."""
-
-    members_know = False
+class Algorithm1Server(ServerSide):
+    """Algorithm 1 at the server, in SA and SO."""
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self.search = Algorithm1Search(situation.items)
-        self._members = {name: SoMemberState(situation.items) for name in situation.members}
-        self._sums = PairLedger()
-        self._accepted: dict[str, m.Accept] = {}  # the accepted itemset, for members that do not know yet
-        self._on_trial: dict[str, Change] = {}  # for each member, what the last candidate would change
         self.supports: list[int] = []
         self.transactions = 0
 
@@ -99,12 +90,31 @@ class SoServer:
         """See `ServerSide`."""
         ending = yield from search_in_rounds(self.search, self._situation, self._answered)
         result = self.search.result()
-        supports = yield from self._counted()
-        found = [supports.get(e.items, e.usage) for e in result.entries if len(e.items) > 1]
-        itemsets = found_by(result, found)
-        check_singletons(result, itemsets, self.supports)
-        table = pack_table(itemsets, self.supports, self.transactions)
+        found = found_by(result, (yield from self._counted([e for e in result.entries if len(e.items) > 1])))
+        check_singletons(result, found, self.supports)
+        table = pack_table(found, self.supports, self.transactions)
         return Outcome(table, result.tally, ending, self.member_usages())
+
+    @abstractmethod
+    def _answered(self, question: Algorithm1Question) -> Generator[Round, Replies, Any]:
+        """Answer a question of the search."""
+
+    @abstractmethod
+    def _counted(self, itemsets: list[TableEntry]) -> Generator[Round, Replies, list[int]]:
+        """Return the support of each of these itemsets."""
+
+
+class SoServer(Algorithm1Server):
+    """Algorithm 1, answered by each member separately."""
+
+    members_know = False
+
+    def __init__(self, situation: Situation) -> None:
+        super().__init__(situation)
+        self._members = {name: SoMemberState(situation.items) for name in situation.members}
+        self._sums = PairLedger()
+        self._accepted: dict[str, m.Accept] = {}  # the accepted itemset, for members that do not know yet
+        self._on_trial: dict[str, Change] = {}  # for each member, what the last candidate would change
 
     def member_usages(self) -> dict[str, list[int]]:
         """See `ServerSide`."""
@@ -129,14 +139,12 @@ class SoServer:
         replies = yield Round(m.AskUsages(self._situation.number), m.Usages, "usages", self._situation.items + 1)
         counts = [reply.counts.values(self._situation.settings.max_transactions) for reply in replies.values()]
         if any(len(usages) != self._situation.items + 1 for usages in counts):
-            msg = f"a member sent usages for another number of items than {self._situation.items}"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"a member sent usages for another number of items than {self._situation.items}")
         for name, usages in zip(replies, counts, strict=True):
-            self._members[name].begin(usages[:-1])
+            self._members[name].usages[:] = usages[:-1]
         *self.supports, self.transactions = np.sum(counts, axis=0).tolist()
         if max(self.supports, default=0) > self.transactions:
-            msg = "a member sent usages that are higher than the number of transactions"
-            raise ProtocolError(msg)
+            raise ProtocolError("a member sent usages that are higher than the number of transactions")
         return np.array(self.supports, np.int64)
 
     def _candidates(self) -> Generator[Round, Replies, PairCounts]:
@@ -178,7 +186,7 @@ class SoServer:
                 self._accepted[name] = m.Accept(used)
                 member.numbering.enter(number)
 
-    def _counted(self) -> Generator[Round, Replies, dict[tuple[int, ...], int]]:
+    def _counted(self, itemsets: list[TableEntry]) -> Generator[Round, Replies, list[int]]:
         """Return the supports of itemsets at the members that have them; no member is asked about others' itemsets."""
         number = self._situation.number
         accepted, self._accepted = self._accepted, {}
@@ -194,13 +202,13 @@ class SoServer:
             for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 items = self.search.elements.items_of(element)
                 supports[items] = supports.get(items, 0) + count
-        return supports
+        return [supports.get(e.items, e.usage) for e in itemsets]
 
 
 # -- a member -----------------------------------------------------------------------------------------------------
 
 
-class SoMember:
+class SoMember(MemberSide):
     """One member's own table; messages name its elements by its own slots."""
 
     def __init__(self, database: TransactionDatabase, _settings: m.Settings, _members: int) -> None:
@@ -220,9 +228,6 @@ class SoMember:
     def is_final(self, message: Any) -> bool:
         """See `MemberSide`."""
         return isinstance(message, m.AskSupports)
-
-    def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: the server sends no table."""
 
     def own_table(self) -> m.PackedTable:
         """See `MemberSide`: the member's own table, which it sends to nobody."""
@@ -250,8 +255,7 @@ class SoMember:
 
     def _accept(self, accepted: m.Accept | None) -> None:
         if accepted is not None and proposed(self._local.accept, accepted.pairs) is None:
-            msg = "the server accepted an itemset that this member has not proposed; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server accepted an itemset that this member has not proposed")
 
     def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
         self._accept(ask.accepted)
@@ -263,8 +267,7 @@ class SoMember:
 def check_itemset(itemset: tuple[int, ...]) -> None:
     """Check that a candidate's elements are disjoint: in honest covers, elements used together always are."""
     if len(set(itemset)) != len(itemset):
-        msg = "a candidate joins elements with an item in common"
-        raise ProtocolError(msg)
+        raise ProtocolError("a candidate joins elements with an item in common")
 
 
 def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int | None = None) -> Any:
@@ -272,5 +275,4 @@ def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int |
     try:
         return act(pairs, entry)
     except ValueError as error:
-        msg = "the server joined pairs that do not have one union; it is refused"
-        raise ProtocolError(msg) from error
+        raise m.refused("the server joined pairs that do not have one union") from error

@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -12,29 +13,24 @@ from typer.main import get_command
 
 from fedslim import __version__
 from fedslim.cli.commands import (
-    audit,
-    ca,
+    agreeing,
+    certificates,
     data,
     demo,
-    enroll,
     experiment,
-    federation,
-    ledger,
     member,
     mine,
     nvflare,
-    policy,
     report,
-    schema,
+    safeguards,
     serve,
     show,
     simulate,
-    status,
     uses,
-    vocabulary,
 )
 from fedslim.cli.console.live import with_port
-from fedslim.cli.console.stream import forgiving_streams, let_go_of_stdout, print_text, say
+from fedslim.cli.console.options import flag, print_help
+from fedslim.cli.console.output import forgiving_streams, let_go_of_stdout, print_text, say
 from fedslim.errors import FedslimError
 
 DEBUG = "--debug"
@@ -48,30 +44,38 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help reads well at any width and in pipes, and does not import rich
     pretty_exceptions_enable=False,
 )
-app.command("mine", short_help="Find the itemsets that compress your data best.")(mine.mine)
-app.command("simulate", short_help="Simulate a federation, and see what it finds and costs.")(simulate.simulate)
-app.command("show", short_help="Show a saved code table or run.")(show.show)
-app.command("score", short_help="Score rows with a code table: the unusual ones first.")(uses.score)
-app.command("explain", short_help="Explain the bits of one row.")(uses.explain)
-app.command("compare", short_help="Compare data, tables, runs, a site with its federation.")(uses.compare)
-app.command("complete", short_help="Complete missing cells with a code table.")(uses.complete)
-app.command("rules", short_help="Read a code table as rules: if, then.")(uses.rules)
-app.command("report", short_help="Write an HTML report about runs.")(report.report)
-app.command("demo", short_help="See what six hospitals find together that none finds alone.")(demo.demo)
-app.command("server", short_help="Run the server of a federation.")(serve.server)
-app.command("member", short_help="Take part in a federation.")(member.member)
-app.command("status", short_help="Show the progress of a running server.")(status.status)
-app.command("audit", short_help="Summarise what a member has sent, from its audit log.")(audit.audit)
-app.add_typer(data.app, name="data")
-app.add_typer(schema.app, name="schema")
-app.add_typer(vocabulary.app, name="vocabulary")
-app.add_typer(federation.app, name="federation")
-app.add_typer(policy.app, name="policy")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(ca.app, name="ca")
-app.add_typer(enroll.app, name="enroll")
-app.add_typer(nvflare.app, name="nvflare")
+COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "mine": (mine.mine, "Find the itemsets that compress your data best."),
+    "simulate": (simulate.simulate, "Simulate a federation, and see what it finds and costs."),
+    "show": (show.show, "Show a saved code table or run."),
+    "score": (uses.score, "Score rows with a code table: the unusual ones first."),
+    "explain": (uses.explain, "Explain the bits of one row."),
+    "compare": (uses.compare, "Compare data, tables, runs, a site with its federation."),
+    "complete": (uses.complete, "Complete missing cells with a code table."),
+    "rules": (uses.rules, "Read a code table as rules: if, then."),
+    "report": (report.report, "Write an HTML report about runs."),
+    "demo": (demo.demo, "See what six hospitals find together that none finds alone."),
+    "server": (serve.server, "Run the server of a federation."),
+    "member": (member.member, "Take part in a federation."),
+    "status": (serve.status, "Show the progress of a running server."),
+    "audit": (safeguards.audit, "Summarise what a member has sent, from its audit log."),
+}
+GROUPS = {
+    "data": data.app,
+    "schema": agreeing.schema_app,
+    "vocabulary": agreeing.vocabulary_app,
+    "federation": agreeing.federation_app,
+    "policy": safeguards.policy_app,
+    "ledger": safeguards.ledger_app,
+    "experiment": experiment.app,
+    "ca": certificates.ca_app,
+    "enroll": certificates.enroll_app,
+    "nvflare": nvflare.app,
+}
+for _name, (_command, _short) in COMMANDS.items():
+    app.command(_name, short_help=_short)(_command)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 def _version(wanted: bool) -> None:
@@ -87,12 +91,11 @@ def fedslim(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, flag(DEBUG, "Show the traceback of an error.")] = False,
 ) -> None:
     """Print the help if no command is given."""
     del version, debug  # a callback handles --version, and `run` has removed --debug
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
+    print_help(context)
 
 
 def run(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Read any Arrow stream: pyarrow, polars and DuckDB objects, Parquet files, query results. It needs pyarrow.
 
-    table = arrow_table(stream_of(frame), name="visits", source="the DataFrame")
+    (table,) = arrow_tables(stream_of(frame), name="visits", source="the DataFrame")
 
 Columns are built batch by batch: strings as codes and a dictionary, numbers in narrow arrays. No batch is kept.
 """
@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.building import text_of
-from fedslim.data.columns import MISSING, NumberColumn, TextColumn, check_names, long_columns
-from fedslim.data.encoding import EncodedTable
+from fedslim.data.columns import MISSING, NO_PAIR, Column, positions, tables, text_of
 from fedslim.data.textstream import is_folder, open_bytes
 from fedslim.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
+
+    from fedslim.data.columns import EncodedTable, Pair
 
 ROWS_IN_BATCH = 1 << 16
 _NO_TABLE = {"Series", "Index", "ChunkedArray"}  # Arrow streams of one column
@@ -82,15 +83,16 @@ def reason_of(error: BaseException) -> str:
     return f"{next(iter(str(error).splitlines()), '') or type(error).__name__:.200}"
 
 
-def arrow_table(  # noqa: PLR0913  # all but one by keyword
+def arrow_tables(  # noqa: PLR0913  # all but one by keyword
     reader: Any,
     *,
     name: str,
     source: str,
-    pair: tuple[str | None, str | None] = (None, None),
+    pair: Pair = NO_PAIR,
     categories: Mapping[str, bool] | None = None,
     empty: bool = False,
-) -> EncodedTable:
+    rows: int | None = None,
+) -> Iterator[EncodedTable]:
     """Read all batches of a stream.
 
     Args:
@@ -100,26 +102,19 @@ def arrow_table(  # noqa: PLR0913  # all but one by keyword
         pair: The transaction and item columns of a long table; only these are then kept.
         categories: For columns that were stored as categories or not, whatever the batches have.
         empty: Whether a table without rows is allowed.
+        rows: After how many rows to begin a new table; never by default.
     """
     names = [str(label) for label in reader.schema.names]
-    check_names(names, source)
-    chosen = range(len(names)) if pair == (None, None) else long_columns(names, *pair, source)
-    builders = [_builder(names[k], reader.schema.field(k).type, categories or {}) for k in chosen]
-    rows = 0
-    for batch in reader:
-        for builder, position in zip(builders, chosen, strict=True):
-            array = batch.column(position)
-            builder.add(getattr(array, "storage", array), rows)
-        rows += batch.num_rows
-    if not rows and not empty:
-        msg = f"{source}: the table has no rows; check that it is complete"
-        raise DataError(msg)
-    return EncodedTable([builder.column() for builder in builders], name, source)
+    chosen = positions(names, pair, source)
+    kinds = {names[k]: reader.schema.field(k).type for k in chosen}
+    batches = ((batch.num_rows, [batch.column(k) for k in chosen]) for batch in reader)
+    make = partial(_builder, kinds, categories or {})
+    yield from tables(list(kinds), batches, name, source, rows, make, empty=empty)
 
 
-def _builder(name: str, kind: Any, categories: Mapping[str, bool]) -> _Numbers | _Texts:
+def _builder(kinds: Mapping[str, Any], categories: Mapping[str, bool], name: str) -> _Numbers | _Texts:
     types = import_module("pyarrow").types
-    kind = getattr(kind, "storage_type", kind)  # of an extension, such as numeric of PostgreSQL
+    kind = getattr(kinds[name], "storage_type", kinds[name])  # of an extension, such as numeric of PostgreSQL
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return _Numbers(name, bool if types.is_boolean(kind) else np.float64 if types.is_floating(kind) else None)
     return _Texts(name, cut=not categories.get(name, types.is_dictionary(kind)))
@@ -134,6 +129,7 @@ class _Numbers:
         self._missing: list[Any] = [np.empty(0, bool)]
 
     def add(self, array: Any, _before: int) -> None:
+        array = getattr(array, "storage", array)
         gone = np.zeros(len(array), bool) if not array.null_count else array.is_null().to_numpy(zero_copy_only=False)
         values = (array.fill_null(False if self._kind is bool else 0) if array.null_count else array).to_numpy(
             zero_copy_only=False
@@ -145,12 +141,11 @@ class _Numbers:
         self._parts.append(values)
         self._missing.append(gone)
 
-    def column(self) -> NumberColumn:
+    def column(self) -> Column:
         wide = max((part.dtype for part in self._parts), key=lambda kind: kind.itemsize)
         values = np.concatenate(self._parts, dtype=wide, casting="unsafe")  # a narrow part fits a wide one
         self._parts.clear()
-        missing = np.concatenate(self._missing)
-        return NumberColumn(self._name, values, missing if missing.any() else None)
+        return Column.of_numbers(self._name, values, missing=np.concatenate(self._missing))
 
 
 class _Texts:
@@ -164,7 +159,7 @@ class _Texts:
         self._places = np.empty(0, np.int32)
 
     def add(self, array: Any, before: int) -> None:
-        arrow = import_module("pyarrow")
+        arrow, array = import_module("pyarrow"), getattr(array, "storage", array)
         if arrow.types.is_null(array.type):
             self._codes.append(np.full(len(array), MISSING, np.int32))
             return
@@ -193,52 +188,40 @@ class _Texts:
             places.append(index.setdefault(text, len(index)))
         return np.array([*places, MISSING], np.int32)
 
-    def column(self) -> TextColumn:
+    def column(self) -> Column:
         codes = np.concatenate(self._codes)
         self._codes.clear()
-        return TextColumn(self._name, codes, list(self._index), cut=self._cut)
+        return Column.of_texts(self._name, codes, list(self._index), cut=self._cut)
 
 
 # -- Parquet ---------------------------------------------------------------------------------------------------------
 
 
-class _ParquetStream:
-    """The batches of some Parquet files with the same columns, strings as dictionaries."""
-
-    def __init__(self, source: Path | list[Path], wanted: Collection[str | None]) -> None:
-        library = import_module("pyarrow.dataset")
-        types = import_module("pyarrow").types
-        place = [str(path) for path in source] if isinstance(source, list) else str(source)
-        hive = "hive" if not isinstance(source, list) and is_folder(source) else None
-        plain = library.dataset(place, format="parquet", partitioning=hive)
-        names = plain.schema.names
-        for fragment in plain.get_fragments():
-            own = [label for label in names if label in fragment.physical_schema.names]
-            if fragment.physical_schema.names != own or set(names) - set(own) - set(_in_path(fragment)):
-                msg = f"{fragment.path}: this file has other columns than the first; read files with the same columns"
-                raise DataError(msg)
-        texts = {f.name for f in plain.schema if types.is_string(f.type) or types.is_large_string(f.type)}
-        self.categories = {field.name: types.is_dictionary(field.type) for field in plain.schema}
-        index = _index_columns((plain.schema.metadata or {}).get(b"pandas")) - set(wanted)
-        coded = library.ParquetFileFormat(dictionary_columns=texts)
-        dataset = library.dataset(place, format=coded, partitioning=hive)
-        self._scanner = dataset.scanner(
-            columns=[label for label in names if label not in index],
-            batch_size=ROWS_IN_BATCH,
-            batch_readahead=2,
-            fragment_readahead=1,
-        )
-        self.schema = self._scanner.projected_schema
-
-    def __iter__(self) -> Iterator[Any]:
-        batches: Iterable[Any] = self._scanner.to_reader()
-        return iter(batches)
-
-
-def _in_path(fragment: Any) -> dict[str, Any]:
-    """Return the columns that the names of folders have, as in year=2024/part-0.parquet."""
-    keys: dict[str, Any] = import_module("pyarrow.dataset").get_partition_keys(fragment.partition_expression)
-    return keys
+def _parquet_stream(source: Path | list[Path], wanted: Collection[str | None]) -> tuple[Any, dict[str, bool]]:
+    """Return the batches of Parquet files with the same columns, strings as dictionaries; and which were categories."""
+    library = import_module("pyarrow.dataset")
+    types = import_module("pyarrow").types
+    place = [str(path) for path in source] if isinstance(source, list) else str(source)
+    hive = "hive" if not isinstance(source, list) and is_folder(source) else None
+    plain = library.dataset(place, format="parquet", partitioning=hive)
+    names = plain.schema.names
+    for fragment in plain.get_fragments():
+        own = [label for label in names if label in fragment.physical_schema.names]
+        # Names of folders are columns too, as in year=2024/part-0.parquet.
+        in_path = library.get_partition_keys(fragment.partition_expression)
+        if fragment.physical_schema.names != own or set(names) - set(own) - set(in_path):
+            msg = f"{fragment.path}: this file has other columns than the first; read files with the same columns"
+            raise DataError(msg)
+    texts = {f.name for f in plain.schema if types.is_string(f.type) or types.is_large_string(f.type)}
+    index = _index_columns((plain.schema.metadata or {}).get(b"pandas")) - set(wanted)
+    coded = library.ParquetFileFormat(dictionary_columns=texts)
+    scanner = library.dataset(place, format=coded, partitioning=hive).scanner(
+        columns=[label for label in names if label not in index],
+        batch_size=ROWS_IN_BATCH,
+        batch_readahead=2,
+        fragment_readahead=1,
+    )
+    return scanner.to_reader(), {field.name: types.is_dictionary(field.type) for field in plain.schema}
 
 
 def _index_columns(about: bytes | None) -> set[str]:
@@ -247,9 +230,9 @@ def _index_columns(about: bytes | None) -> set[str]:
     return {label for label in index if isinstance(label, str)}  # a plain range is described, not stored
 
 
-def parquet_table(
-    source: Path | list[Path], *, name: str, pair: tuple[str | None, str | None] = (None, None)
-) -> EncodedTable:
+def parquet_tables(
+    source: Path | list[Path], *, name: str, pair: Pair = NO_PAIR, rows: int | None = None
+) -> Iterator[EncodedTable]:
     """Read a Parquet file, or several: a folder or a list, in the order of their names."""
     shown = f"{source[0]} and {len(source) - 1} more" if isinstance(source, list) else str(source)
     first = source[0] if isinstance(source, list) else source
@@ -258,12 +241,11 @@ def parquet_table(
             pass
     arrow = needed("pyarrow", shown, "tables")
     try:
-        stream = _ParquetStream(source, pair)
-        return arrow_table(stream, name=name, source=shown, pair=pair, categories=stream.categories)
+        stream, categories = _parquet_stream(source, pair)
+        yield from arrow_tables(stream, name=name, source=shown, pair=pair, categories=categories, rows=rows)
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         why = "not a Parquet file, or cut off" if "Is this a 'parquet' file" in str(error) else reason_of(error)
         advice = "have only Parquet files in the folder" if is_folder(first) else "check that it is complete"
-        msg = f"{shown}: cannot be read as Parquet ({why}); {advice}, or give --format"
-        raise DataError(msg) from None
+        raise DataError(f"{shown}: cannot be read as Parquet ({why}); {advice}, or give --format") from None

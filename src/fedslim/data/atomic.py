@@ -29,8 +29,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes],
     """
     target = Path(os.path.realpath(path))
     if not _replaceable(path, target):
-        msg = f"{path}: not a regular file, so it is not replaced; name another file"
-        raise DataError(msg)
+        raise DataError(f"{path}: not a regular file, so it is not replaced; name another file")
     partial = target.with_name(_name_of_part())
     try:
         with _open(partial, PRIVATE) if private else _create(partial, target) as stream:
@@ -82,8 +81,7 @@ def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
         _move_to_free_place(partial, path)
         _to_disk(path.parent)
     except FileExistsError:
-        msg = f"{path}: already exists and is not overwritten; name another file"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: already exists and is not overwritten; name another file") from None
     except OSError as error:
         raise _explain_failure(path, error) from None
     finally:
@@ -104,11 +102,7 @@ def _move_to_free_place(partial: Path, path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file atomically and create its folder; with `private`, only the owner may read it.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
+    """Write a file atomically and create its folder; with `private`, only the owner may read it."""
     make_folder_for(path)
     with replacing(path, private=private) as (stream, _):
         stream.write(content)

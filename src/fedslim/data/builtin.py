@@ -12,8 +12,10 @@ do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
@@ -54,181 +56,24 @@ class Hospital:
 AGES = ("child", "young adult", "adult", "older adult", "elderly")
 SEXES = ("female", "male")
 
-HOSPITALS = (
-    Hospital("Northgate", 910, (0.10, 0.20, 0.30, 0.25, 0.15)),
-    Hospital("Riverside", 860, (0.12, 0.24, 0.30, 0.22, 0.12)),
-    Hospital("Harbour", 780, (0.08, 0.22, 0.34, 0.24, 0.12)),
-    Hospital("Hillcrest", 740, (0.06, 0.14, 0.26, 0.30, 0.24)),
-    Hospital("Lakeside", 830, (0.18, 0.22, 0.28, 0.20, 0.12)),
-    Hospital("Old Town", 880, (0.10, 0.18, 0.28, 0.26, 0.18)),
-)
 
-PLANTED = (
-    Syndrome("influenza", "common", ("fever", "cough", "muscle ache", "influenza", "oseltamivir"), 0.09),
-    Syndrome(
-        "pneumonia",
-        "common",
-        ("fever", "cough", "raised CRP", "infiltrate on X-ray", "pneumonia", "amoxicillin"),
-        0.06,
-        "elderly",
-    ),
-    Syndrome(
-        "type 2 diabetes",
-        "common",
-        ("high blood sugar", "high HbA1c", "obesity", "type 2 diabetes", "metformin"),
-        0.09,
-        "older adult",
-    ),
-    Syndrome(
-        "heart failure",
-        "common",
-        ("shortness of breath", "leg swelling", "raised BNP", "heart failure", "furosemide"),
-        0.06,
-        "elderly",
-    ),
-    Syndrome(
-        "COPD", "common", ("shortness of breath", "wheeze", "low oxygen", "COPD", "salbutamol"), 0.06, "older adult"
-    ),
-    Syndrome(
-        "coronary disease", "common", ("chest pain", "coronary disease", "aspirin", "simvastatin"), 0.06, "elderly"
-    ),
-    Syndrome("urinary infection", "common", ("painful urination", "urinary infection", "nitrofurantoin"), 0.07),
-    Syndrome(
-        "gastroenteritis",
-        "common",
-        ("nausea", "vomiting", "diarrhoea", "gastroenteritis", "rehydration"),
-        0.07,
-        "child",
-    ),
-    Syndrome(
-        "migraine",
-        "common",
-        ("headache", "nausea", "light sensitivity", "migraine", "sumatriptan"),
-        0.05,
-        "young adult",
-    ),
-    Syndrome(
-        "Lyme disease",
-        "local",
-        ("tick bite", "spreading rash", "joint pain", "Lyme disease", "doxycycline"),
-        0.05,
-        hospital="Northgate",
-    ),
-    Syndrome(
-        "lead poisoning",
-        "local",
-        ("abdominal pain", "high blood lead", "lead poisoning", "chelation"),
-        0.05,
-        hospital="Harbour",
-    ),
-    Syndrome(
-        "legionellosis",
-        "local",
-        ("fever", "confusion", "low sodium", "legionellosis", "azithromycin"),
-        0.04,
-        "older adult",
-        "Old Town",
-    ),
-    Syndrome(
-        "kidney injury by three drugs",
-        "thin",
-        ("dizziness", "high creatinine", "ibuprofen", "enalapril", "hydrochlorothiazide"),
-    ),
-    Syndrome("serotonin syndrome", "thin", ("tremor", "sweating", "agitation", "tramadol", "citalopram")),
-    Syndrome("lack of vitamin B12", "thin", ("tingling feet", "tiredness", "anaemia", "omeprazole", "gliclazide")),
-)
-"""The syndromes planted in `encounters`. Every encounter also has an age group and a sex, which no syndrome has."""
+class _Encounters(msgspec.Struct, frozen=True):
+    hospitals: tuple[Hospital, ...]
+    syndromes: tuple[Syndrome, ...]
+    background: dict[str, dict[str, float]]  # the rate of each item apart from syndromes, by groups of items
+
+
+_DATA = msgspec.toml.decode(Path(__file__).with_name("encounters.toml").read_bytes(), type=_Encounters)
+HOSPITALS, PLANTED = _DATA.hospitals, _DATA.syndromes
+"""The members and the planted syndromes. Every encounter also has an age group and a sex, which no syndrome has."""
 
 _THIN_CASES = (4, 5)
 """Minimum and maximum number of cases of a thin syndrome at one member."""
 
-# Background rate of each item, apart from syndromes. Items of thin syndromes are deliberately common.
-_ORDINARY = 0.08
-_BACKGROUND = {
-    "symptoms": {
-        "fever": 0.04,
-        "cough": 0.05,
-        "shortness of breath": 0.03,
-        "wheeze": 0.01,
-        "chest pain": 0.03,
-        "abdominal pain": 0.05,
-        "nausea": 0.03,
-        "vomiting": 0.02,
-        "diarrhoea": 0.02,
-        "painful urination": 0.01,
-        "headache": 0.05,
-        "light sensitivity": 0.005,
-        "muscle ache": 0.03,
-        "joint pain": 0.04,
-        "leg swelling": 0.02,
-        "tick bite": 0.004,
-        "spreading rash": 0.005,
-        "confusion": 0.01,
-        "dizziness": _ORDINARY,
-        "tremor": _ORDINARY,
-        "sweating": _ORDINARY,
-        "agitation": _ORDINARY,
-        "tingling feet": _ORDINARY,
-        "tiredness": _ORDINARY,
-    },
-    "findings": {
-        "raised CRP": 0.04,
-        "infiltrate on X-ray": 0.005,
-        "high blood sugar": 0.03,
-        "high HbA1c": 0.02,
-        "obesity": 0.06,
-        "raised BNP": 0.01,
-        "low oxygen": 0.02,
-        "low sodium": 0.01,
-        "high blood lead": 0.002,
-        "high blood pressure": 0.10,
-        "high creatinine": _ORDINARY,
-        "anaemia": _ORDINARY,
-    },
-    "diagnoses": {
-        "influenza": 0.002,
-        "pneumonia": 0.002,
-        "type 2 diabetes": 0.02,
-        "heart failure": 0.005,
-        "COPD": 0.005,
-        "coronary disease": 0.01,
-        "urinary infection": 0.005,
-        "gastroenteritis": 0.005,
-        "migraine": 0.01,
-        "Lyme disease": 0.001,
-        "lead poisoning": 0.001,
-        "legionellosis": 0.001,
-    },
-    "medications": {
-        "paracetamol": 0.12,
-        "oseltamivir": 0.002,
-        "amoxicillin": 0.03,
-        "metformin": 0.02,
-        "furosemide": 0.02,
-        "salbutamol": 0.02,
-        "aspirin": 0.05,
-        "simvastatin": 0.05,
-        "nitrofurantoin": 0.003,
-        "rehydration": 0.005,
-        "sumatriptan": 0.002,
-        "doxycycline": 0.01,
-        "chelation": 0.001,
-        "azithromycin": 0.01,
-        "ibuprofen": _ORDINARY,
-        "enalapril": _ORDINARY,
-        "hydrochlorothiazide": _ORDINARY,
-        "tramadol": _ORDINARY,
-        "citalopram": _ORDINARY,
-        "omeprazole": _ORDINARY,
-        "gliclazide": _ORDINARY,
-    },
-}
-
-_VOCABULARY = (*AGES, *SEXES, *(label for group in _BACKGROUND.values() for label in group))
+_BACKGROUND = {label: rate for group in _DATA.background.values() for label, rate in group.items()}
+_VOCABULARY = (*AGES, *SEXES, *_BACKGROUND)
 _INDEX = {label: item for item, label in enumerate(_VOCABULARY)}
-_RATES = np.array(
-    [0.0] * (len(AGES) + len(SEXES)) + [rate for group in _BACKGROUND.values() for rate in group.values()]
-)
+_RATES = np.array([0.0] * (len(AGES) + len(SEXES)) + list(_BACKGROUND.values()))
 
 BUILTIN_NAMES = ("encounters",)
 """The names of the built-in data sets."""
@@ -253,8 +98,7 @@ def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> T
 
 def _check(name: str, seed: int) -> None:
     if name not in BUILTIN_NAMES:
-        msg = f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}"
-        raise DataError(msg)
+        raise DataError(f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}")
     check_whole("seed", seed, 0)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import NumberColumn
+from fedslim.data.columns import Column, EncodedTable
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Choices, EncodedTable, Encoding, check_no_choices, encode_table
+from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.loading import load
 from fedslim.data.readers import is_source, read_table
@@ -71,23 +71,29 @@ def encode(
         >>> list(unseen)
         [('age=<24',), ('age=≥56',)]
     """
-    if isinstance(X, (str, os.PathLike)):
-        table = read_table(X, name=name) if is_source(X) else None
-        if table is None:
-            return load(X, name=name, schema=schema, **choices), encoding or ITEMS
+    if (table := table_of(X, name)) is not None:
         return encode_table(table, encoding=encoding, schema=schema, **choices)
-    if is_dataframe(X):
-        return encode_table(dataframe_table(X, name=name), encoding=encoding, schema=schema, **choices)
+    if isinstance(X, (str, os.PathLike)):
+        return load(X, name=name, schema=schema, **choices), encoding or ITEMS
     check_no_choices(f"a {type(X).__name__}", schema, choices)
     if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS
 
 
+def table_of(X: Any, name: str | None = None) -> EncodedTable | None:  # noqa: N803
+    """Return the columns of a table in memory, in a file or in a database; None for anything else."""
+    if isinstance(X, (str, os.PathLike)):
+        return read_table(X, name=name) if is_source(X) else None
+    return dataframe_table(X, name=name) if is_dataframe(X) else None
+
+
 def encode_numbers(
     X: Any,  # noqa: N803  # as above
     encoding: Encoding | None = None,
     schema: TableSchema | None = None,
+    *,
+    long: bool | None = None,
 ) -> tuple[TransactionDatabase, Encoding]:
     """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
 
@@ -97,9 +103,9 @@ def encode_numbers(
         names = tuple(str(column) for column in range(X.shape[1]))
         values = not np.isin(X, (0, 1)).all() or (encoding is not None and encoding.kind == "categorical")
         if values and (encoding is None or encoding.columns == names):
-            columns = [NumberColumn(name, X[:, k]) for k, name in enumerate(names)]
+            columns = [Column.of_numbers(name, X[:, k]) for k, name in enumerate(names)]
             return encode_table(EncodedTable(columns, "data", "the array"), encoding=encoding, schema=schema)
-    return encode(X, encoding, schema=schema)
+    return encode(X, encoding, schema=schema, long=long)
 
 
 def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803  # as above
@@ -110,8 +116,7 @@ def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803 
         return TransactionDatabase.from_transactions(X.tolist(), name=name or "data")  # a row of strings
     if isinstance(X, Iterable) and not isinstance(X, (bytes, bytearray)):
         return TransactionDatabase.from_transactions(X, name=name or "data")
-    msg = f"cannot convert {type(X).__name__} to transactions; give {_ACCEPTED}"
-    raise DataError(msg)
+    raise DataError(f"cannot convert {type(X).__name__} to transactions; give {_ACCEPTED}")
 
 
 def is_matrix(value: Any) -> bool:
@@ -144,8 +149,7 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
 
 def _two_dimensions(array: Any) -> None:
     if array.ndim != _MATRIX_DIMENSIONS:
-        msg = f"the array has {array.ndim} dimension(s); give a 2-D array with one row per transaction"
-        raise DataError(msg)
+        raise DataError(f"the array has {array.ndim} dimension(s); give a 2-D array with one row per transaction")
 
 
 def _positions(matrix: Any) -> tuple[Any, Any]:

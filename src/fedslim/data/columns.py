@@ -1,27 +1,34 @@
-"""Columns of a table, with a code for the value in each row.
+"""Tables: columns of codes and distinct values, and how to build them batch by batch.
 
-The readers of CSV, Parquet and DataFrames convert their columns to one of the two classes here, so that missing values,
-intervals and order are handled in one place. `fedslim.data.encoding` turns columns into items.
+Every reader makes `Column`s, so that missing values, order and flags are handled in one place. `fedslim.data.encoding`
+turns columns into items, and `fedslim.schema` does so by a schema.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import accumulate, chain, islice, takewhile
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.discretise import Intervals, equal_frequency, number_label
-from fedslim.data.labels import unwritable
-from fedslim.data.parsing import decimal_mark, is_code, parse_date, parse_number
+from fedslim.data.discretise import number_label
+from fedslim.data.labels import unwritable, value_text
+from fedslim.data.parsing import decimal_mark, is_code, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
+    Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
+    Make = Callable[[str], Any]  # a builder of a column, from its name
 
 MISSING = -1
 """Code of a missing cell, which yields no item."""
@@ -30,172 +37,111 @@ MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "N
 """Common spellings of a missing value; compared after stripping white space."""
 
 FLAG_TEXTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+ROWS_AT_A_TIME = 4096
+NO_PAIR: Pair = (None, None)
+_INTEGERS = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """A column as items: a code for each row (or `MISSING`), and the codes' labels in vocabulary order."""
+class Column:
+    """A column: for each row the place of its value, or `MISSING`; and the values, distinct and in order.
 
+    Values are stripped texts, or an array of numbers or booleans. `numbers` are their values as numbers, if all have
+    one. In a table with one row for each cell, `rows` has the transaction of each.
+    """
+
+    name: str
     codes: NDArray[np.int32]
-    labels: list[str]
-    intervals: Intervals | None = None  # if the values were cut into intervals
+    values: list[str] | NDArray[Any]
+    numbers: NDArray[Any] | None
+    mark: str = "."  # the decimal mark of numbers in text
+    cut: bool = True  # False for a DataFrame's categories, which are not cut even if they look like numbers
+    rows: NDArray[np.int32] | None = None
 
+    @classmethod
+    def of_texts(
+        cls, name: str, codes: NDArray[np.int32], texts: Sequence[str], *, cut: bool = True, zeros: bool = False
+    ) -> Self:
+        """Make a column of texts, which need not be distinct or occur; with `zeros`, 0123 is a number too."""
+        stripped = [text.strip() for text in texts]
+        present = np.zeros(len(stripped) + 1, bool)
+        present[codes] = True  # MISSING sets the extra last cell
+        distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
+        mark = decimal_mark(distinct)
+        numbers = None if not zeros and any(map(is_code, distinct)) else _as_numbers(distinct, mark)
+        ordered = _in_order(distinct, numbers)
+        place = {text: code for code, text in enumerate(ordered)}
+        codes = recode(codes, [place.get(text, MISSING) for text in stripped])
+        return cls(
+            name, codes, ordered, None if numbers is None else np.array([numbers[t] for t in ordered]), mark or ".", cut
+        )
 
-class Column(Protocol):
-    """The interface of a column."""
+    @classmethod
+    def of_numbers(
+        cls,
+        name: str,
+        values: NDArray[Any],
+        codes: NDArray[np.int32] | None = None,
+        missing: NDArray[np.bool_] | None = None,
+    ) -> Self:
+        """Make a column of numbers or booleans; `codes` has the place of each row's value, if not its own."""
+        known = np.ones(len(values), bool) if missing is None else ~missing
+        known &= ~np.isnan(values) if values.dtype.kind == "f" else True
+        distinct, ranks = ranked(values if known.all() else values[known])
+        places = np.full(len(values) + 1, MISSING, np.int32)
+        places[:-1][known] = ranks
+        return cls(name, places[:-1] if codes is None else places[codes], distinct, distinct)
 
     @property
-    def name(self) -> str:
-        """The column name, which prefixes its items."""
-        ...
+    def is_text(self) -> bool:
+        """Whether the values are texts."""
+        return isinstance(self.values, list)
+
+    @property
+    def labels(self) -> list[str]:
+        """The values as texts; whole numbers are written without a fraction."""
+        return [text_of_value(value) for value in self.values]
 
     def is_flag(self) -> bool:
-        """Return whether this can be a column of a one-hot table."""
-        ...
+        """Return whether this can be a column of a one-hot table: booleans, or 0 and 1, also as text."""
+        if isinstance(self.values, np.ndarray) and self.values.dtype == bool:
+            return True
+        return self.cut and len(self.values) > 0 and self._flags() is not None
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
-        ...
+        known = self._flags()
+        return None if known is None else np.array([*known, False], bool)[self.codes]
 
-    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
-        """Return the code of each row, or `MISSING`, and the value of each code, which need not occur."""
-        ...
+    def _flags(self) -> list[bool] | None:
+        texts = (text_of_value(value).lower() for value in self.values)
+        known = list(takewhile(lambda flag: flag is not None, map(FLAG_TEXTS.get, texts)))
+        return None if len(known) < len(self.values) else list(map(bool, known))
 
-    def coded(self, bins: int | None) -> Coded:
-        """Code the values in order; cut numbers with more than `bins` distinct values, unless `bins` is None."""
-        ...
-
-    def placed(self, intervals: Intervals) -> Coded:
-        """Code the values by the given intervals; values that are not numbers stay as they are."""
-        ...
-
-    def without(self, missing: Collection[str]) -> Column:
+    def without(self, missing: Collection[str]) -> Self:
         """Return the column with these values missing."""
-        ...
+        gone = [(value if self.is_text else number_label(value)) in missing for value in self.values]
+        if not any(gone):
+            return self
+        return self.with_codes(recode(self.codes, [MISSING if out else code for code, out in enumerate(gone)]))
+
+    def with_codes(self, codes: NDArray[np.int32], *, zeros: bool = False) -> Self:
+        """Return a column with other codes of the same values; with `zeros`, 0123 is a number too."""
+        here = np.unique(codes[codes != MISSING])
+        codes = np.where(codes == MISSING, MISSING, np.searchsorted(here, codes)).astype(np.int32)
+        if self.is_text:
+            texts = [self.values[code] for code in here.tolist()]
+            return replace(self.of_texts(self.name, codes, texts, cut=self.cut or zeros, zeros=zeros), rows=self.rows)
+        kept = np.asarray(self.values)[here]
+        return replace(self, codes=codes, values=kept, numbers=kept)
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
-    """Strings, as indices into a list of distinct strings; `MISSING` for missing cells."""
-
-    name: str
-    codes: NDArray[np.int32]
-    texts: Sequence[str]
-    cut: bool = True  # False for a DataFrame's categories, which are not cut even if they look like numbers
-    codes_too: bool = False  # whether 0123 is a number too
-
-    def is_flag(self) -> bool:
-        """Return whether the strings are those of flags, as a DataFrame of flags is written to a file."""
-        known = {text.strip().lower() for text in self.texts if text.strip() not in MISSING_TEXTS}
-        return self.cut and bool(known) and known <= set(FLAG_TEXTS)
-
-    def flags(self) -> NDArray[np.bool_] | None:
-        """Parse strings as flags, for a file that should fit a one-hot encoding: files contain only strings."""
-        coded = self.coded(None)
-        known = [FLAG_TEXTS.get(label.lower()) for label in coded.labels]
-        return None if None in known else np.array([*known, False], bool)[coded.codes]
-
-    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
-        """Return the strings without surrounding white space."""
-        return self.codes, [text.strip() for text in self.texts]
-
-    def coded(self, bins: int | None) -> Coded:
-        """Order by value if every string is a number, else as strings; surrounding white space is ignored."""
-        stripped = [text.strip() for text in self.texts]
-        present = np.zeros(len(stripped) + 1, bool)
-        present[self.codes] = True  # MISSING sets the extra last cell
-        distinct = {text for text, here in zip(stripped, present, strict=False) if here} - MISSING_TEXTS
-        mark = decimal_mark(distinct)
-        numbers = None if not self.codes_too and any(map(is_code, distinct)) else _as_numbers(distinct, mark)
-        ordered = _in_order(distinct, numbers)
-        place = {text: code for code, text in enumerate(ordered)}
-        recode = np.array([*(place.get(text, MISSING) for text in stripped), MISSING], np.int32)
-        coded = Coded(recode[self.codes], ordered)
-        if bins is None or numbers is None or not self.cut or len(set(numbers.values())) <= bins:
-            return coded
-        return _cut(coded.codes, np.array([numbers[text] for text in ordered]), bins, str(mark))
-
-    def placed(self, intervals: Intervals) -> Coded:
-        """Put each string that is a number into its interval, however the number is written."""
-        whole = self.coded(None)
-        numbers = [parse_number(text, intervals.mark) for text in whole.labels]
-        labels = [t if n is None else intervals.label(n) for t, n in zip(whole.labels, numbers, strict=True)]
-        return _relabel(whole.codes, labels)
-
-    def dated(self, part: str) -> Coded:
-        """Code dates by `year` or `month`; other strings stay as they are."""
-        whole, length = self.coded(None), len("2026") if part == "year" else len("2026-03")
-        days = [parse_date(text) for text in whole.labels]
-        labels = [t if day is None else day.isoformat()[:length] for t, day in zip(whole.labels, days, strict=True)]
-        return _relabel(whole.codes, labels)
-
-    def without(self, missing: Collection[str]) -> TextColumn:
-        """Compare the strings without surrounding white space."""
-        gone = np.array([*(text.strip() in missing for text in self.texts), True], bool)
-        return replace(self, codes=np.where(gone[self.codes], MISSING, self.codes).astype(np.int32))
+def recode(codes: NDArray[np.int32], places: Sequence[int] | NDArray[Any]) -> NDArray[np.int32]:
+    """Replace each code by its new place; what is missing stays so."""
+    return np.append(np.asarray(places, np.int32), np.int32(MISSING))[codes]
 
 
-@dataclass(frozen=True, slots=True)
-class NumberColumn:
-    """Numbers or booleans with a mask of missing ones; NaN counts as missing."""
-
-    name: str
-    values: NDArray[Any]
-    missing: NDArray[np.bool_] | None = None
-
-    def is_flag(self) -> bool:
-        """Return True for booleans and for numbers that are all 0 or 1."""
-        if self.values.dtype == bool:
-            return True
-        known = self.values[~self._missing()]
-        return bool(len(known)) and bool(np.isin(known, (0, 1)).all())
-
-    def flags(self) -> NDArray[np.bool_] | None:
-        """Accept floats too: integers with missing values may have been converted to floats."""
-        missing = self._missing()
-        if not bool(np.isin(self.values[~missing], (0, 1)).all()):
-            return None
-        return self.values.astype(bool) & ~missing
-
-    def coded(self, bins: int | None) -> Coded:
-        """Order by value; whole numbers are written without a fraction."""
-        distinct, codes = self._distinct()
-        if distinct.dtype == bool:
-            return Coded(codes, [str(bool(value)) for value in distinct])
-        if bins is not None and len(distinct) > bins:
-            return _cut(codes, distinct, bins)
-        return Coded(codes, [number_label(value) for value in distinct])
-
-    def placed(self, intervals: Intervals) -> Coded:
-        """Put each number into its interval."""
-        distinct, codes = self._distinct()
-        return _relabel(codes, [intervals.label(value) for value in distinct.tolist()])
-
-    def without(self, missing: Collection[str]) -> NumberColumn:
-        """Compare the labels of the numbers."""
-        codes, values = self.distinct()
-        gone = np.array([*(number_label(value) in missing for value in values), True], bool)
-        return replace(self, missing=gone[codes])
-
-    def distinct(self) -> tuple[NDArray[np.int32], Sequence[Any]]:
-        """Return Python's own numbers or booleans."""
-        distinct, codes = self._distinct()
-        return codes, distinct.tolist()
-
-    def _distinct(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """Return the distinct values, ascending, and for each row the index of its value."""
-        missing = self._missing()
-        distinct, codes = _ranked(self.values[~missing] if missing.any() else self.values)
-        spread = np.full(len(self.values), MISSING, np.int32)
-        spread[~missing] = codes
-        return distinct, spread
-
-    def _missing(self) -> NDArray[np.bool_]:
-        missing = np.zeros(len(self.values), bool) if self.missing is None else self.missing
-        return missing | np.isnan(self.values) if self.values.dtype.kind == "f" else missing
-
-
-def _ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the distinct values, ascending, and the index of each value among them."""
     low, high = (int(values.min()), int(values.max())) if values.dtype.kind in "iu" and values.size else (0, 2**31)
     if high - low >= min(4 * values.size + 2**20, 2**31):  # a lookup table would be larger than the data
@@ -208,11 +154,22 @@ def _ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.flatnonzero(present).astype(values.dtype) + base, rank[values - base]
 
 
-def _as_numbers(texts: set[str], mark: str | None) -> dict[str, float] | None:
+def text_of_value(value: Any) -> str:
+    """Return the text of a column's value."""
+    if isinstance(value, str):
+        return value
+    return str(bool(value)) if isinstance(value, (bool, np.bool_)) else number_label(value)
+
+
+def _as_numbers(texts: Collection[str], mark: str | None) -> dict[str, float] | None:
     """Return the values of the strings if all are numbers, else None."""
-    numbers = {} if mark is None else {text: parse_number(text, mark) for text in texts}
-    known = {text: number for text, number in numbers.items() if number is not None and math.isfinite(number)}
-    return known if known and len(known) == len(texts) else None
+    numbers: dict[str, float] = {}
+    for text in texts if mark is not None else ():
+        number = parse_number(text, str(mark))
+        if number is None or not math.isfinite(number):
+            return None
+        numbers[text] = number
+    return numbers or None
 
 
 def in_order(texts: set[str]) -> list[str]:
@@ -224,21 +181,61 @@ def _in_order(texts: set[str], numbers: dict[str, float] | None) -> list[str]:
     return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
 
 
-def _cut(codes: NDArray[np.int32], values: NDArray[Any], bins: int, mark: str = ".") -> Coded:
-    """Replace the codes of ascending values with those of intervals; equal values (1 and 1.0) stay together."""
-    distinct, same = np.unique(values, return_inverse=True)
-    counts = np.bincount(same[codes[codes != MISSING]], minlength=len(distinct))
-    intervals = replace(equal_frequency(distinct, counts, bins), mark=mark)
-    coded = _relabel(codes, [intervals.label(value) for value in values.tolist()])
-    return Coded(coded.codes, coded.labels, intervals)
+# -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _relabel(codes: NDArray[np.int32], labels: Sequence[str]) -> Coded:
-    """Give each code a new label; codes with the same label are merged."""
-    distinct = list(dict.fromkeys(labels))
-    place = {label: code for code, label in enumerate(distinct)}
-    recode = np.array([*(place[label] for label in labels), MISSING], np.int32)
-    return Coded(recode[codes], distinct)
+@dataclass(frozen=True, slots=True)
+class EncodedTable:
+    """Columns of equal length, not yet converted to items; `source` names the table in messages."""
+
+    columns: Sequence[Column]
+    name: str
+    source: str
+    place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
+    transactions: int | None = None  # if the columns do not have a row for each
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def size(self) -> int:
+        """The number of transactions."""
+        return len(self.columns[0].codes) if self.transactions is None else self.transactions
+
+
+def check_names(names: Sequence[str], source: str) -> None:
+    """Check that every column has a unique name, because items are named after columns."""
+    if not names:
+        raise DataError(f"{source}: the table has no columns; give one column per attribute")
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names, 1):
+        if not name.strip():
+            raise DataError(f"{source}: column {position} has no name; name every column in the header")
+        if (wrong := unwritable(name)) is not None:
+            raise DataError(f"{source}: the name of column {position} is {wrong}; rename it")
+        if name in seen:
+            msg = f"{source}: columns {seen[name]} and {position} are both named {name!r}; rename one of them"
+            raise DataError(msg)
+        seen[name] = position
+
+
+def positions(names: Sequence[str], pair: Pair, source: str) -> Sequence[int]:
+    """Check the names of columns; return the positions of those to read: all, or the two of a long table."""
+    check_names(names, source)
+    if pair == NO_PAIR:
+        return range(len(names))
+    transaction, item = pair
+    if transaction is None or item is None:
+        raise ParameterError("a long table needs two columns; give both transaction_column and item_column, or neither")
+    for wanted in (transaction, item):
+        if wanted not in names:
+            known = ", ".join(map(repr, names[:20]))
+            raise DataError(f"{source}: there is no column {wanted!r}; the columns are {known}")
+    if transaction == item:
+        raise ParameterError(f"transaction_column and item_column are both {item!r}; name two different columns")
+    return names.index(transaction), names.index(item)
 
 
 def long_to_database(
@@ -250,65 +247,143 @@ def long_to_database(
     error. `place` returns the position of a row (counted from 0) in a file, for messages.
     """
     number, transactions = number_transactions(transaction, source, place)
-    items = item.coded(None)
-    known = items.codes != MISSING
-    number, present = (number, items.codes) if known.all() else (number[known], items.codes[known])
-    return TransactionDatabase.from_pairs(number, present, items.labels, transactions=transactions, name=name)
+    known = item.codes != MISSING
+    number, codes = (number, item.codes) if known.all() else (number[known], item.codes[known])
+    return TransactionDatabase.from_pairs(number, codes, item.labels, transactions=transactions, name=name)
 
 
 def number_transactions(
     transaction: Column, source: str, place: Callable[[int], str] | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """Return the number of each row's transaction, in order of first appearance, and how many there are.
-
-    Raises:
-        DataError: A row names no transaction.
-    """
-    codes = transaction.coded(None).codes
+    """Return the number of each row's transaction, in order of first appearance, and how many there are."""
+    codes = transaction.codes
     nameless = np.flatnonzero(codes == MISSING)
     if nameless.size:
         row = int(nameless[0])
         where = f"{source}: row {row + 1}" if place is None else f"{place(row)}: the row"
-        msg = f"{where} has no value in {transaction.name!r}; every row must name its transaction"
-        raise DataError(msg)
-    first = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
+        raise DataError(f"{where} has no value in {transaction.name!r}; every row must name its transaction")
+    first = np.empty(len(transaction.values), np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last to be written is the first to appear
-    order = np.argsort(first)[np.count_nonzero(first < 0) :]
     appearance = np.empty(len(first), np.int32)
-    appearance[order] = np.arange(len(order), dtype=np.int32)
-    return appearance[codes], len(order)
+    appearance[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return appearance[codes], len(first)
 
 
-def check_names(names: Sequence[str], source: str) -> None:
-    """Check that every column has a unique name, because items are named after columns."""
-    if not names:
-        msg = f"{source}: the table has no columns; give one column per attribute"
+def pool(tables: Sequence[EncodedTable], names: Sequence[str] | None = None) -> EncodedTable:
+    """Return the rows of tables with the same columns; `names` are of members, who must have values of one type."""
+    own = [dict(zip(table.names, table.columns, strict=True)) for table in tables]
+    columns = [_pool([these[label] for these in own], names) for label in tables[0].names]
+    return EncodedTable(columns, "data", "the tables" if names else tables[0].source)
+
+
+def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
+    """Concatenate the columns of all members."""
+    kinds = ["texts" if c.is_text else "booleans" if np.asarray(c.values).dtype == bool else "numbers" for c in columns]
+    other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if other and names:
+        msg = (
+            f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
+            "convert it to the same type at all members"
+        )
         raise DataError(msg)
-    seen: dict[str, int] = {}
-    for position, name in enumerate(names, 1):
-        if not name.strip():
-            msg = f"{source}: column {position} has no name; name every column in the header"
-            raise DataError(msg)
-        if (wrong := unwritable(name)) is not None:
-            msg = f"{source}: the name of column {position} is {wrong}; rename it"
-            raise DataError(msg)
-        if name in seen:
-            msg = f"{source}: columns {seen[name]} and {position} are both named {name!r}; rename one of them"
-            raise DataError(msg)
-        seen[name] = position
+    starts = accumulate((len(column.values) for column in columns), initial=0)
+    codes = [np.where(c.codes == MISSING, MISSING, c.codes + start) for c, start in zip(columns, starts, strict=False)]
+    joined = np.concatenate(codes).astype(np.int32)
+    if kinds[0] != "texts" and not other:
+        return Column.of_numbers(columns[0].name, np.concatenate([column.values for column in columns]), joined)
+    texts = [text for column in columns for text in column.labels]
+    return Column.of_texts(columns[0].name, joined, texts, cut=all(column.cut for column in columns))
 
 
-def long_columns(names: Sequence[str], transaction: str | None, item: str | None, source: str) -> tuple[int, int]:
-    """Return the positions of the two columns of a long table."""
-    if transaction is None or item is None:
-        msg = "a long table needs two columns; give both transaction_column and item_column, or neither"
-        raise ParameterError(msg)
-    for wanted in (transaction, item):
-        if wanted not in names:
-            known = ", ".join(map(repr, names[:20]))
-            msg = f"{source}: there is no column {wanted!r}; the columns are {known}"
-            raise DataError(msg)
-    if transaction == item:
-        msg = f"transaction_column and item_column are both {item!r}; name two different columns"
-        raise ParameterError(msg)
-    return names.index(transaction), names.index(item)
+# -- building --------------------------------------------------------------------------------------------------------
+
+
+class ColumnBuilder:
+    """Builds a column of Python values; None is missing. The loops run in C, for speed.
+
+    Values of one type keep it: booleans and numbers stay what they are. Anything else becomes strings.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._index: defaultdict[Any, int] = defaultdict(None, {None: 0})  # so that a code is 1 + place
+        self._index.default_factory = self._index.__len__
+        self._codes = array("i")
+
+    def add(self, values: Sequence[Any], before: int) -> None:
+        """Append cells, after `before` rows; raise TypeError if one of them is a list or another collection."""
+        self._codes.extend([0] * (before - len(self._codes)))  # the column is new: it was missing until now
+        if bool in set(map(type, values)):  # True and 1 are equal, but not the same value
+            values = [(value,) if isinstance(value, bool) else value for value in values]
+        self._codes.extend(map(self._index.__getitem__, values))
+
+    def column(self) -> Column:
+        """Return the finished column."""
+        codes = np.frombuffer(self._codes, np.int32) - np.int32(1)
+        values = [value[0] if isinstance(value, tuple) else value for value in self._index][1:]
+        kinds = set(map(type, values))
+        whole = kinds == {int} and all(_INTEGERS.min <= value <= _INTEGERS.max for value in values)
+        if whole or kinds == {bool} or (kinds and kinds <= {int, float} and float in kinds):
+            dtype = bool if kinds == {bool} else np.int64 if whole else np.float64
+            return Column.of_numbers(self._name, np.array(values, dtype), codes)
+        return Column.of_texts(self._name, codes, [text_of(self._name, value) for value in values])
+
+
+def text_of(name: str, value: Any, where: str = "") -> str:
+    """Return the string of a cell's value; raise `DataError` if it is not a single value."""
+    try:
+        return value_text(value)
+    except ValueError as error:
+        msg = (
+            f"column {name!r} has {error}{where}; convert it to text or numbers, split it into columns, "
+            "or give a table of (transaction, item) rows"
+        )
+        raise DataError(msg) from None
+
+
+def batches_of(rows: Iterable[Sequence[Any]], chosen: Sequence[int]) -> Iterator[Batch]:
+    """Return batches of cells from rows of equal length; transposing avoids Python code for each cell."""
+    stream = iter(rows)
+    while batch := list(islice(stream, ROWS_AT_A_TIME)):
+        cells = list(zip(*batch, strict=True))
+        yield len(batch), [cells[position] for position in chosen]
+
+
+def build(
+    names: Sequence[str], batches: Iterable[Batch], rows: int | None = None, make: Make = ColumnBuilder
+) -> Iterator[list[Column]]:
+    """Build columns from batches, which are not kept; yield them after so many rows, and in the end.
+
+    Names may be appended between batches. Nothing is yielded if there are no rows.
+    """
+    builders: list[Any] = []
+    held = 0
+    for size, batch in batches:
+        builders += map(make, names[len(builders) :])
+        for builder, cells in zip(builders, batch, strict=True):
+            builder.add(cells, held)
+        held += size
+        if rows is not None and held >= rows:
+            yield [builder.column() for builder in builders]
+            builders, held = [], 0
+    if held:
+        yield [builder.column() for builder in builders]
+
+
+def tables(  # noqa: PLR0913, PLR0917  # the fields of a table, and what `build` needs
+    names: Sequence[str],
+    batches: Iterable[Batch],
+    name: str,
+    source: str,
+    rows: int | None = None,
+    make: Make = ColumnBuilder,
+    place: Callable[[int], str] | None = None,
+    *,
+    empty: bool = False,
+) -> Iterator[EncodedTable]:
+    """Return tables of cells, as `build` makes their columns; without rows there is one only if it may be `empty`."""
+    built = build(names, batches, rows, make)
+    first = next(built, [make(name).column() for name in names] if empty else None)
+    if first is None:
+        raise DataError(f"{source}: the table has no rows; check the data, or the query")
+    yield from (EncodedTable(columns, name, source, place) for columns in chain([first], built))

@@ -159,8 +159,7 @@ class TransactionDatabase:
             DataError: There is no database, or the vocabularies differ.
         """
         if not databases:
-            msg = "no databases to join; give at least one"
-            raise DataError(msg)
+            raise DataError("no databases to join; give at least one")
         vocabulary = databases[0].vocabulary
         for number, database in enumerate(databases[1:], 2):
             if database.vocabulary != vocabulary:
@@ -287,8 +286,7 @@ def first_repeat(labels: Sequence[str]) -> str | None:
 
 def _check_range(what: str, ids: NDArray[np.integer[Any]], size: int) -> None:
     if len(ids) and (int(np.min(ids)) < 0 or int(np.max(ids)) >= size):
-        msg = f"{what} ids must be between 0 and {size - 1}; these range from {np.min(ids)} to {np.max(ids)}"
-        raise DataError(msg)
+        raise DataError(f"{what} ids must be between 0 and {size - 1}; these range from {np.min(ids)} to {np.max(ids)}")
 
 
 def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> bool:
@@ -303,13 +301,10 @@ def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> b
 
 def _check_arrays(offsets: NDArray[np.int64], items: NDArray[np.int32], vocabulary: tuple[str, ...]) -> None:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(items) or bool(np.any(np.diff(offsets) < 0)):
-        msg = "offsets must start at 0, never decrease, and end at the number of item occurrences"
-        raise DataError(msg)
+        raise DataError("offsets must start at 0, never decrease, and end at the number of item occurrences")
     _check_range("item", items, len(vocabulary))
     if not _ascending(offsets, items):
-        msg = "the items of a transaction must be strictly ascending; use from_pairs or from_transactions"
-        raise DataError(msg)
+        raise DataError("the items of a transaction must be strictly ascending; use from_pairs or from_transactions")
     twin = first_repeat(vocabulary)
     if twin is not None:
-        msg = f"the vocabulary has {twin!r} twice; give every item its own label"
-        raise DataError(msg)
+        raise DataError(f"the vocabulary has {twin!r} twice; give every item its own label")

@@ -8,10 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from fedslim.data import textstream
-from fedslim.data.building import columns_of_rows
-from fedslim.data.columns import check_names, long_columns
-from fedslim.data.encoding import EncodedTable
-from fedslim.data.records import with_rows
+from fedslim.data.columns import NO_PAIR, batches_of, check_names, positions, tables
 from fedslim.data.textstream import is_stdin
 from fedslim.errors import DataError
 from fedslim.format import count
@@ -20,42 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fedslim.data.columns import EncodedTable, Pair
+
 TAB = "\t"
 
 
-class _Lines:
-    """Feeds lines to the csv module and limits the size of a record, which quotes may spread over many lines."""
-
-    def __init__(self, path: Path, encoding: str | None) -> None:
-        self._path = path
-        self._lines = textstream.text_lines(path, encoding)
-        self._number = 0
-        self.record_start = 1
-        self._held = 0
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        self._number += 1
-        self._held += len(line)
-        if self._held > textstream.LINE_LIMIT:
-            msg = (
-                f"{self._path}:{self.record_start}: the row is longer than {textstream.LINE_LIMIT:,} characters; "
-                "check for a quote that is never closed"
-            )
-            raise DataError(msg)
-        return line
-
-    def next_record(self) -> None:
-        """Mark the end of a record: the next one starts on the next line."""
-        self.record_start = self._number + 1
-        self._held = 0
-
-
 class _LongFields:
-    """Raises the csv module's field size limit while files are read; `_Lines` enforces the real limit.
+    """Raises the csv module's field size limit while files are read; `_parse` enforces the real limit.
 
     The csv module has one limit for the whole process. The first reader raises it and the last one restores it, unless
     other code changed it meanwhile.
@@ -91,43 +59,59 @@ def records(path: Path, separator: str, encoding: str | None = None) -> Iterator
 
 
 def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
-    lines = _Lines(path, encoding)
-    rows = csv.reader(lines, delimiter=separator, strict=True)
+    start, number, held = 1, 0, 0  # where the record starts, the last line read, and the characters since the start
+
+    def lines() -> Iterator[str]:
+        """Feed lines to the csv module, and limit the size of a record, which quotes may spread over many lines."""
+        nonlocal number, held
+        for number, line in enumerate(textstream.text_lines(path, encoding), 1):  # noqa: B007  # read outside
+            held += len(line)
+            if held > textstream.LINE_LIMIT:
+                msg = (
+                    f"{path}:{start}: the row is longer than {textstream.LINE_LIMIT:,} characters; "
+                    "check for a quote that is never closed"
+                )
+                raise DataError(msg)
+            yield line
+
+    rows = csv.reader(lines(), delimiter=separator, strict=True)
     while True:
         try:
             row = next(rows, None)
         except csv.Error as error:
             msg = (
-                f"{path}:{lines.record_start}: cannot be parsed ({error}); "
+                f"{path}:{start}: cannot be parsed ({error}); "
                 'close every quote, and double a quote inside a quoted field, as in "6"" nails"'
             )
             raise DataError(msg) from None
         if row is None:
             return
         if row:
-            yield lines.record_start, row
-        lines.next_record()
+            yield start, row
+        start, held = number + 1, 0
 
 
-def delimited_table(
+def delimited_tables(  # noqa: PLR0913  # all but one by keyword
     path: Path,
     *,
     separator: str = ",",
     encoding: str | None = None,
     name: str,
-    pair: tuple[str | None, str | None] = (None, None),
-) -> EncodedTable:
-    """Read a table with a header; of a long table only its two columns."""
-    rows = records(path, separator, encoding)
-    names = _header(path, rows)
-    chosen = None if pair == (None, None) else long_columns(names, *pair, str(path))
-    columns = columns_of_rows(names, _check(path, len(names), rows), chosen)
+    pair: Pair = NO_PAIR,
+    rows: int | None = None,
+) -> Iterator[EncodedTable]:
+    """Read a table with a header, of a long table only its two columns; begin a new one after so many rows."""
+    found = records(path, separator, encoding)
+    names = _header(path, found)
+    chosen = positions(names, pair, str(path))
 
     def place(row: int) -> str:
         again = islice(records(path, separator, encoding), row + 1, None)  # after the header; only for an error
         return f"{path}:{next(again)[0]}"
 
-    return EncodedTable(with_rows(columns, str(path)), name, str(path), None if is_stdin(path) else place)
+    batches = batches_of(_check(path, len(names), found), chosen)
+    where = None if is_stdin(path) else place
+    yield from tables([names[k] for k in chosen], batches, name, str(path), rows, place=where)
 
 
 def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:

@@ -24,8 +24,7 @@ _EXACT_DIGITS = 17  # significant digits that represent any 64-bit float exactly
 def check_bins(bins: int) -> int:
     """Check that there are at least two intervals: a single one carries no information."""
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 2:  # noqa: PLR2004  # two
-        msg = f"bins is {bins!r}; give a whole number of at least 2"
-        raise ParameterError(msg)
+        raise ParameterError(f"bins is {bins!r}; give a whole number of at least 2")
     return int(bins)
 
 

@@ -37,12 +37,7 @@ class Format:
     oldest: int | None = None  # the oldest supported version, if not only the newest
 
     def read(self, path: Path, max_bytes: int) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            OSError: The file cannot be read.
-            FedslimError: The file is larger than `max_bytes`; it is not read to the end.
-        """
+        """Return the content of a file of at most `max_bytes`; a larger one is not read to the end."""
         with path.open("rb") as stream:
             data = stream.read(max_bytes + 1)
         if len(data) > max_bytes:
@@ -50,11 +45,7 @@ class Format:
         return data
 
     def decode(self, data: bytes, path: str | Path, into: type[Content]) -> Content:
-        """Decode a file's content; `path` is for messages.
-
-        Raises:
-            FedslimError: The format or version is wrong, or the file is damaged; the message names the field.
-        """
+        """Decode a file's content; `path` is for messages."""
         try:
             head = msgspec.json.decode(data, type=_Head)
             if head.format != self.name:

@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, Coded, TextColumn, check_names
+from fedslim.data.columns import MISSING, Column, check_names, long_to_database, number_transactions, recode
 from fedslim.data.database import TransactionDatabase, first_repeat
-from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins
-from fedslim.data.guessing import guess_column, looks_long
-from fedslim.data.parsing import decimal_mark, parse_number
+from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins, equal_frequency
+from fedslim.data.guessing import PAIR, guess_column, guess_long, long_by_name, looks_long
+from fedslim.data.parsing import parse_date, parse_number
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from fedslim.data.columns import Column
+    from numpy.typing import NDArray
+
+    from fedslim.data.columns import EncodedTable
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +37,12 @@ _NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedTable:
-    """Columns of equal length, not yet converted to items; `source` names the table in messages."""
+class Coded:
+    """A column as items: a code for each row (or `MISSING`), and the codes' labels in vocabulary order."""
 
-    columns: Sequence[Column]
-    name: str
-    source: str
-    place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
+    codes: NDArray[np.int32]
+    labels: list[str]
+    rows: NDArray[np.int32] | None  # the transaction of each code, if not one for each
 
 
 class Choices(TypedDict, total=False):
@@ -52,6 +54,7 @@ class Choices(TypedDict, total=False):
     numeric: Sequence[str] | None  # columns to cut, even if the numbers start with zeros
     one_hot: bool | None  # whether the columns are items
     missing: Sequence[str] | None  # more spellings of a missing value
+    long: bool | None  # whether rows have a transaction and one of its items, or an attribute and its value
 
 
 class TableSchema(Protocol):
@@ -119,36 +122,90 @@ def encode_table(
 ) -> tuple[TransactionDatabase, Encoding]:
     """Convert each row to a transaction, with the given encoding or schema, or by guesses and choices.
 
-    If all columns are flags, items are the column names; otherwise they are `column=value`.
-
-    Raises:
-        DataError: The columns do not match the encoding; the message names the first that differs.
+    If all columns are flags, items are the column names; otherwise they are `column=value`. A long table has a
+    transaction for several rows.
     """
     check_bins(bins)
-    check_names([column.name for column in table.columns], table.source)
+    check_names(table.names, table.source)
     rules = schema if encoding is None else encoding.rules
     if rules is not None:
         check_no_choices("a schema", None, choices)
         database, encoding = rules.encode(table)
         return replace(database, encoding=encoding), encoding
+    if (found := find_long(table, encoding, choices)) is not None:
+        columns = [table.columns[place] for place in found]
+        if encoding is None and choices.get("long") is None:
+            tell_long(table)
+        if len(found) == PAIR:
+            return _items(table, columns, choices), ITEMS
+        table = by_attribute(table, columns)
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
     vocabulary = [label for part in parts for label in part.labels]
     if (twin := first_repeat(vocabulary)) is not None:
-        msg = f"{table.source}: two columns make the same item {twin!r}; rename one of them"
-        raise DataError(msg)
-    return replace(_rows_from_codes(parts, vocabulary, table.name), encoding=encoding), encoding
+        raise DataError(f"{table.source}: two columns make the same item {twin!r}; rename one of them")
+    return replace(_rows_from_codes(parts, vocabulary, table), encoding=encoding), encoding
+
+
+# -- long tables -----------------------------------------------------------------------------------------------------
+
+
+def find_long(table: EncodedTable, encoding: Encoding | None, choices: Choices) -> tuple[int, ...] | None:
+    """Return the positions of the columns of a long table: transaction, item or attribute, and value; else None."""
+    wanted, names = choices.get("long"), table.names
+    if wanted is False:
+        return None
+    if wanted:
+        if len(names) not in {PAIR, PAIR + 1}:
+            raise ParameterError(
+                f"{table.source}: a long table has two or three columns, not {len(names)}; leave out long"
+            )
+        return long_by_name(names) or tuple(range(len(names)))
+    if encoding is not None:  # fitted on items or on attributes, which are no columns of this table
+        found = long_by_name(names)
+        fits = (encoding.kind == "items") == (found is not None and len(found) == PAIR)
+        return found if fits and set(encoding.columns).isdisjoint(names) else None
+    lists: dict[str, Any] = {**choices}
+    named = {name for option in _LISTS for name in lists.get(option) or ()}
+    if choices.get("one_hot") is not None or not named.isdisjoint(names):
+        return None  # who speaks of the columns means them
+    return guess_long(table.columns)
+
+
+def tell_long(table: EncodedTable) -> None:
+    """Say that a table is taken as a long one, because of its names."""
+    named = [table.names[place] for place in long_by_name(table.names) or ()]
+    how = ("transactions in {!r}, items in {!r}" if len(named) == PAIR else "transactions in {!r}, {!r} = {!r}").format(
+        *named
+    )
+    told = "%s: taken as a long table (%s); if it is none, add --no-long; see `fedslim data describe`"
+    logger.warning(told, table.source, how)
+
+
+def _items(table: EncodedTable, columns: Sequence[Column], choices: Choices) -> TransactionDatabase:
+    check_no_choices("a long table", None, {**choices, "missing": None, "long": None})
+    item = columns[1].without(frozenset(choices.get("missing") or ()))
+    return long_to_database(columns[0], item, name=table.name, source=table.source, place=table.place)
+
+
+def by_attribute(table: EncodedTable, columns: Sequence[Column]) -> EncodedTable:
+    """Return a table with a column for each attribute, of those transactions that have it."""
+    transaction, attribute, value = columns
+    numbers, size = number_transactions(transaction, table.source, table.place)
+    order = np.argsort(attribute.codes, kind="stable")
+    ends = np.searchsorted(attribute.codes[order], np.arange(len(attribute.values) + 1))
+    parts = []
+    for name, start, end in zip(attribute.labels, ends, ends[1:], strict=False):
+        rows = order[start:end]
+        parts.append(replace(value.with_codes(value.codes[rows]), name=name, rows=numbers[rows]))
+    check_names([column.name for column in parts], table.source)
+    return replace(table, columns=parts, transactions=size)
 
 
 def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) -> None:
-    """Check that nothing is said about columns where nothing can be chosen.
-
-    Raises:
-        ParameterError: There is a schema or a choice.
-    """
+    """Check that nothing is said about columns where nothing can be chosen."""
     for option, choice in {"schema": schema, **choices}.items():
-        if choice is not None:
-            msg = f"{option} does not go with {what}; leave it out"
-            raise ParameterError(msg)
+        if choice is not None and (option, choice) != ("long", False):
+            raise ParameterError(f"{option} does not go with {what}; leave it out")
 
 
 def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Coded], Encoding]:
@@ -164,20 +221,19 @@ def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Code
     if len(unlike) < len(columns):
         columns, ignored = [column for column in columns if column.name not in unlike], (*ignored, *unlike)
     odd = [f"{name!r}: {guess.note}, {_TREATED[guess.kind]}" for name, guess in guesses.items() if guess.odd]
-    if (pair := looks_long(table.columns)) is not None:
+    plain = choices.get("long") is None and table.transactions is None
+    if plain and (pair := looks_long(table.columns)) is not None:
         how = "--transaction-column {!r} --item-column {!r}".format(*pair)
         odd.append(f"each row may have a transaction and one of its items; if so, add {how}")
     if odd:
         logger.warning("%s: %s; see `fedslim data describe`", table.source, "; ".join(odd))
-    coded: dict[str, Coded] = {}
-    intervals: list[Any] = []
-    for column in columns:
-        name, guess = column.name, guesses.get(column.name)
-        part = guess.kind if guess is not None and guess.kind in {"year", "month"} else None
-        coded[name] = _placed(column, part) if part else column.coded(None if name in whole else bins)
-        intervals.append(part or coded[name].intervals)
-    encoding = Encoding("categorical", tuple(coded), tuple(intervals), ignored, missing)
-    return [_prefix(name, each) for name, each in coded.items()], encoding
+    parts = {n: guess.kind for n, guess in guesses.items() if guess.kind in {"year", "month"}}
+    cuts: dict[str, Any] = {
+        column.name: parts.get(column.name) or (None if column.name in whole else _cuts(column, bins))
+        for column in columns
+    }
+    encoding = Encoding("categorical", tuple(cuts), tuple(cuts.values()), ignored, missing)
+    return [_coded(column, cuts[column.name]) for column in columns], encoding
 
 
 _TREATED = {
@@ -194,7 +250,7 @@ _LISTS = ("columns", "exclude", "categorical", "numeric")
 
 def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[str, ...]]:
     """Return the columns to use, and the names of the others."""
-    names = [column.name for column in table.columns]
+    names = table.names
     lists: dict[str, Any] = {option: choices.get(option) or () for option in _LISTS}
     for option, listed in lists.items():
         if (lost := next((name for name in listed if name not in names), None)) is not None:
@@ -202,25 +258,21 @@ def _chosen(table: EncodedTable, choices: Choices) -> tuple[list[Column], tuple[
             msg = f"{table.source}: there is no column {lost!r}, which is in {option}; the columns are {known}"
             raise DataError(msg)
     if both := set(lists["categorical"]) & set(lists["numeric"]):
-        msg = f"{min(both)!r} is both categorical and numeric; name it once"
-        raise ParameterError(msg)
+        raise ParameterError(f"{min(both)!r} is both categorical and numeric; name it once")
     used = [name for name in names if name in (lists["columns"] or names) and name not in lists["exclude"]]
     if not used:
-        msg = f"{table.source}: no column is left; choose at least one"
-        raise ParameterError(msg)
+        raise ParameterError(f"{table.source}: no column is left; choose at least one")
     gone = frozenset(choices.get("missing") or ())
-    kept = [column.without(gone) if gone else column for column in table.columns if column.name in used]
+    kept = [column.without(gone) for column in table.columns if column.name in used]
     kept = [_as_numeric(column, table.source) if column.name in lists["numeric"] else column for column in kept]
     return kept, tuple(name for name in names if name not in used)
 
 
 def _as_numeric(column: Column, source: str) -> Column:
-    if not isinstance(column, TextColumn):
+    if not column.is_text:
         return column
-    taken = replace(column, cut=True, codes_too=True)
-    whole = taken.coded(None)
-    mark = decimal_mark(whole.labels) or "."
-    if odd := next((text for text in whole.labels if parse_number(text, mark) is None), None):
+    taken = column.with_codes(column.codes, zeros=True)
+    if odd := next((text for text in taken.values if parse_number(text, taken.mark) is None), None):
         msg = (
             f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is not a number; add it to "
             "missing, or leave the column out of numeric"
@@ -233,13 +285,7 @@ def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
     columns = _match(table, encoding)
     if encoding.kind == "one-hot":
         return [_flag(column, table.source) for column in columns]
-    return [_prefix(column.name, _placed(column, how)) for column, how in zip(columns, encoding.intervals, strict=True)]
-
-
-def _placed(column: Column, how: Intervals | str | None) -> Coded:
-    if isinstance(how, Intervals):
-        return column.placed(how)
-    return column.coded(None) if how is None or not isinstance(column, TextColumn) else column.dated(how)
+    return [_coded(column, how) for column, how in zip_longest(columns, encoding.intervals)]
 
 
 def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
@@ -252,7 +298,11 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
         )
         raise DataError(msg)
     gone = frozenset(encoding.missing)
-    columns = {c.name: c.without(gone) if gone else c for c in table.columns if c.name not in encoding.ignored}
+    columns = {column.name: column.without(gone) for column in table.columns if column.name not in encoding.ignored}
+    if table.transactions is not None:  # no transaction may have an attribute, or the first may have a new one
+        nowhere = Column.of_texts("", np.empty(0, np.int32), [])
+        fitted = {name: replace(nowhere, name=name, rows=nowhere.codes) for name in encoding.columns}
+        return list((fitted | columns).values())
     known = ", ".join(map(repr, encoding.columns[:_NAMED])) + (", ..." if len(encoding.columns) > _NAMED else "")
     if (lost := next((name for name in encoding.columns if name not in columns), None)) is not None:
         msg = f"{table.source}: there is no column {lost!r}; the model was fitted on a table with the columns {known}"
@@ -271,21 +321,46 @@ def _flag(column: Column, source: str = "the table") -> Coded:
             "one_hot, or a model that was fitted on a one-hot table; leave the column or the option out, or fit again"
         )
         raise DataError(msg)
-    return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name])
+    return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name], column.rows)
 
 
-def _prefix(name: str, coded: Coded) -> Coded:
-    return Coded(coded.codes, [f"{name}={label}" for label in coded.labels])
+def _cuts(column: Column, bins: int) -> Intervals | None:
+    """Return how to cut numbers with more than `bins` distinct values; equal values (1 and 1.0) stay together."""
+    if column.numbers is None or not column.cut or column.numbers.dtype == bool:
+        return None
+    distinct, same = np.unique(column.numbers, return_inverse=True)
+    if len(distinct) <= bins:
+        return None
+    counts = np.bincount(same[column.codes[column.codes != MISSING]], minlength=len(distinct))
+    return replace(equal_frequency(distinct, counts, bins), mark=column.mark)
 
 
-def _rows_from_codes(coded: Sequence[Coded], vocabulary: list[str], name: str) -> TransactionDatabase:
+def _coded(column: Column, how: Intervals | str | None) -> Coded:
+    """Make items of values, by intervals, or by `year` or `month`; texts that are no numbers or dates stay."""
+    if isinstance(how, Intervals):
+        numbers = (
+            [parse_number(v, how.mark) for v in column.values] if column.is_text else np.array(column.values).tolist()
+        )
+        labels = [v if n is None else how.label(n) for v, n in zip(column.values, numbers, strict=True)]
+    elif how is not None and column.is_text:
+        length = len("2026") if how == "year" else len("2026-03")
+        days = map(parse_date, column.values)
+        labels = [v if day is None else day.isoformat()[:length] for v, day in zip(column.values, days, strict=True)]
+    else:
+        labels = column.labels
+    items = [f"{column.name}={label}" for label in labels]
+    place = {item: code for code, item in enumerate(dict.fromkeys(items))}
+    return Coded(recode(column.codes, [place[item] for item in items]), list(place), column.rows)
+
+
+def _rows_from_codes(parts: Sequence[Coded], vocabulary: list[str], table: EncodedTable) -> TransactionDatabase:
     """Collect (row, item) pairs column by column; memory is linear in the number of items present."""
     tids, ids, first = [], [], 0
-    for part in coded:
-        rows = np.flatnonzero(part.codes != MISSING)
-        tids.append(rows)
-        ids.append(part.codes[rows].astype(np.int64) + first)
+    for part in parts:
+        here = np.flatnonzero(part.codes != MISSING)
+        tids.append(here if part.rows is None else part.rows[here])
+        ids.append(part.codes[here].astype(np.int64) + first)
         first += len(part.labels)
     return TransactionDatabase.from_pairs(
-        np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=len(coded[0].codes), name=name
+        np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=table.size, name=table.name
     )

@@ -6,7 +6,6 @@ minute. Only a block with an error is read line by line, to locate the error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,27 +37,24 @@ _KIND[list(b"0123456789")] = _DIGIT
 _ROWS_PER_WRITE = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """The item numbers of a block in file order, and the number of items on each line."""
-
-    values: NDArray[np.signedinteger]
-    lengths: NDArray[np.int64]
-
-
 def read_fimi(path: str | os.PathLike[str], *, name: str | None = None) -> TransactionDatabase:
     """Read a FIMI file; the vocabulary has the items that occur, in ascending order.
 
     A blank line is an empty transaction. Item 0 is accepted, because some files of the FIMI repository use it.
     """
     path = Path(path)
-    parsed = [_parse(path, block) for block in blocks(path)]
-    values = np.concatenate([part.values for part in parsed])
-    lengths = np.concatenate([part.lengths for part in parsed])
-    del parsed
+    values, lengths = map(np.concatenate, zip(*(_parse(path, block) for block in blocks(path)), strict=True))
+    return _database(values, lengths, name or stem(path))
+
+
+def fimi_chunks(path: Path) -> Iterator[TransactionDatabase]:
+    """Read a FIMI file in blocks of some megabytes, each with the items that occur in it."""
+    return (_database(*_parse(path, block), stem(path)) for block in blocks(path))
+
+
+def _database(values: NDArray[np.signedinteger], lengths: NDArray[np.int64], name: str) -> TransactionDatabase:
     numbers, ids = _rank(values)
-    del values
-    return TransactionDatabase.from_rows(lengths, ids, [str(n) for n in numbers.tolist()], name=name or stem(path))
+    return TransactionDatabase.from_rows(lengths, ids, [str(n) for n in numbers.tolist()], name=name)
 
 
 def stem(path: Path) -> str:
@@ -67,7 +63,8 @@ def stem(path: Path) -> str:
     return Path(bare).stem or bare
 
 
-def _parse(path: Path, block: Block) -> _Parsed:
+def _parse(path: Path, block: Block) -> tuple[NDArray[np.signedinteger], NDArray[np.int64]]:
+    """Return the item numbers of a block in file order, and the number of items on each line."""
     raw = np.frombuffer(block.data, np.uint8)
     kind = _KIND[raw]
     if bool((kind == _OTHER).any()):
@@ -86,7 +83,7 @@ def _parse(path: Path, block: Block) -> _Parsed:
         values[token] = int(digits or b"0")
     before = np.searchsorted(starts, np.flatnonzero(raw == ord("\n")))
     narrow = values.astype(np.int32) if values.size and values.max() < 2**31 else values
-    return _Parsed(narrow, np.diff(before, prepend=0).astype(np.int64))
+    return narrow, np.diff(before, prepend=0).astype(np.int64)
 
 
 def _numbers(raw: NDArray[np.uint8], ends: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fedslim.data.arrow import arrow_table, is_stream, stream_of
-from fedslim.data.building import text_of
-from fedslim.data.columns import MISSING, NumberColumn, TextColumn, check_names, long_columns, long_to_database
+from fedslim.data.arrow import arrow_tables, is_stream, stream_of
+from fedslim.data.columns import MISSING, NO_PAIR, Column, EncodedTable, long_to_database, positions, text_of
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import Choices, EncodedTable, check_no_choices, encode_table
+from fedslim.data.encoding import Choices, check_no_choices, encode_table
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from fedslim.data.columns import Column
+    from fedslim.data.columns import Pair
     from fedslim.data.database import TransactionDatabase
     from fedslim.data.encoding import TableSchema
 
@@ -51,7 +50,7 @@ def from_dataframe(  # noqa: PLR0913  # the options of a table, all by keyword
 
 def database_of(
     table: EncodedTable,
-    pair: tuple[str | None, str | None],
+    pair: Pair,
     *,
     bins: int,
     schema: TableSchema | None = None,
@@ -59,12 +58,10 @@ def database_of(
 ) -> TransactionDatabase:
     """Convert a table to transactions: one per row, or one for each value of the first of a pair of columns."""
     check_bins(bins)
-    if pair == (None, None):
+    if pair == NO_PAIR:
         return encode_table(table, bins=bins, schema=schema, **choices)[0]
-    check_no_choices("a long table", schema, choices)
-    names = [column.name for column in table.columns]
-    rows, items = (table.columns[position] for position in long_columns(names, *pair, table.source))
-    return long_to_database(rows, items, name=table.name, source=table.source, place=table.place)
+    check_no_choices("a long table", schema, {**choices, "long": None})
+    return long_to_database(*table.columns, name=table.name, source=table.source, place=table.place)
 
 
 def is_dataframe(value: Any) -> bool:
@@ -72,20 +69,17 @@ def is_dataframe(value: Any) -> bool:
     return _is_pandas(value) or is_stream(value)
 
 
-def dataframe_table(
-    df: Any, *, name: str | None = None, pair: tuple[str | None, str | None] = (None, None)
-) -> EncodedTable:
+def dataframe_table(df: Any, *, name: str | None = None, pair: Pair = NO_PAIR) -> EncodedTable:
     """Return the columns of a table in memory; of a long table only the two."""
-    source = "the DataFrame"
+    source, name = "the DataFrame", name or "data"
     if not _is_pandas(df):
         if not is_stream(df):
             msg = f"{type(df).__name__} is not a DataFrame or an Arrow stream; convert it, or use as_database"
             raise DataError(msg)
-        return arrow_table(stream_of(df), name=name or "data", source=source, pair=pair, empty=True)
+        return next(arrow_tables(stream_of(df), name=name, source=source, pair=pair, empty=True))
     names = [str(label) for label in df.columns]
-    check_names(names, source)
-    chosen = range(len(names)) if pair == (None, None) else long_columns(names, *pair, source)
-    return EncodedTable([_from_pandas(names[k], df.iloc[:, k]) for k in chosen], name or "data", source)
+    chosen = positions(names, pair, source)
+    return EncodedTable([_from_pandas(names[k], df.iloc[:, k]) for k in chosen], name, source)
 
 
 def _is_pandas(value: Any) -> bool:
@@ -97,20 +91,20 @@ def _is_pandas(value: Any) -> bool:
 def _from_pandas(name: str, series: Any) -> Column:
     """Convert booleans and numbers to arrays, everything else to distinct strings."""
     types = sys.modules["pandas"].api.types
-    missing = series.isna().to_numpy(dtype=bool)
-    if types.is_bool_dtype(series.dtype) and not isinstance(series.dtype, types.CategoricalDtype):
-        return NumberColumn(name, series.fillna(value=False).to_numpy(dtype=bool), missing)
-    if types.is_integer_dtype(series.dtype):
-        unsigned = str(series.dtype).lower().startswith("uint64")
-        return NumberColumn(name, series.fillna(0).to_numpy(dtype=np.uint64 if unsigned else np.int64), missing)
-    if types.is_float_dtype(series.dtype):
-        return NumberColumn(name, series.to_numpy(dtype=np.float64, na_value=np.nan), missing)
-    if isinstance(series.dtype, types.CategoricalDtype):
+    missing, kind = series.isna().to_numpy(dtype=bool), series.dtype
+    if isinstance(kind, types.CategoricalDtype):
         codes = series.cat.codes.to_numpy().astype(np.int32)
-        return TextColumn(name, codes, [text_of(name, value) for value in series.cat.categories], cut=False)
+        return Column.of_texts(name, codes, [text_of(name, value) for value in series.cat.categories], cut=False)
+    if types.is_bool_dtype(kind):
+        return Column.of_numbers(name, series.fillna(value=False).to_numpy(dtype=bool), missing=missing)
+    if types.is_integer_dtype(kind):
+        whole = np.uint64 if str(kind).lower().startswith("uint64") else np.int64
+        return Column.of_numbers(name, series.fillna(0).to_numpy(dtype=whole), missing=missing)
+    if types.is_float_dtype(kind):
+        return Column.of_numbers(name, series.to_numpy(dtype=np.float64, na_value=np.nan), missing=missing)
     # Strings before anything is compared: as dictionary keys, 1, 1.0 and True would be equal.
     index: dict[str, int] = {}
     values, coded = series.tolist(), np.full(len(series), MISSING, np.int32)
     for row in np.flatnonzero(~missing).tolist():
         coded[row] = index.setdefault(text_of(name, values[row], f" (row {row + 1})"), len(index))
-    return TextColumn(name, coded, list(index))
+    return Column.of_texts(name, coded, list(index))

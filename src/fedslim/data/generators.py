@@ -59,8 +59,7 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
         100
     """
     if kind not in KINDS:
-        msg = f"there is no kind of generated data named {kind!r}{did_you_mean(kind, list(KINDS))}"
-        raise ParameterError(msg)
+        raise ParameterError(f"there is no kind of generated data named {kind!r}{did_you_mean(kind, list(KINDS))}")
     chosen = KINDS[kind]
     wanted = (
         chosen.transactions if transactions is None else check_whole("transactions", transactions, 1, MAX_TRANSACTIONS)
@@ -82,8 +81,7 @@ def check_whole(what: str, value: Any, low: int, high: int | None = None) -> int
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-        msg = f"{what} is {value!r}; give a whole number {bounds}"
-        raise ParameterError(msg)
+        raise ParameterError(f"{what} is {value!r}; give a whole number {bounds}")
     return int(value)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, MISSING_TEXTS, NumberColumn
+from fedslim.data.columns import MISSING
 from fedslim.data.parsing import LIMIT, decimal_mark, is_code, parse_date, parse_number
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ MAX_MONTHS = 24
 """Dates over more months than this become years."""
 
 _ID = re.compile(r"(.*[\W_])?(id|uuid|guid|key|nr|no|number)|.*[a-z](ID|Id)", re.ASCII)
-_LONG = 3
 _NINES = (-9999.0, -999.0, -99.0, -9.0, 99999.0, 9999.0, 999.0)
 _FAR = 5
 
@@ -44,16 +43,14 @@ _IDENTIFIER = Guess("ignore", "an identifier: every value is different", odd=Tru
 
 def guess_column(column: Column, bins: int) -> Guess:
     """Guess what a column is."""
-    codes, distinct = column.distinct()
-    here = np.unique(codes[codes != MISSING]).tolist()
-    rows = int(np.count_nonzero(codes != MISSING))
+    values, rows = column.values, int(np.count_nonzero(column.codes != MISSING))
     named = _ID.fullmatch(column.name) is not None
-    if isinstance(column, NumberColumn):
-        if named and column.values.dtype.kind in "iu" and len(here) == rows >= MANY:
+    if isinstance(values, np.ndarray):
+        if named and values.dtype.kind in "iu" and len(values) == rows >= MANY:
             return _IDENTIFIER
-        few: Kind = "boolean" if column.values.dtype == bool else "categorical"
-        return _numeric({float(distinct[code]) for code in here}) if len(here) > bins else Guess(few)
-    texts = {distinct[code] for code in here} - MISSING_TEXTS
+        few: Kind = "boolean" if values.dtype == bool else "categorical"
+        return _numeric(set(map(float, values.tolist()))) if len(values) > bins else Guess(few)
+    texts = set(values)
     digits, different = all(map(str.isdigit, texts)), len(texts) == rows >= MANY
     if not texts:
         return Guess("categorical", "empty")
@@ -105,12 +102,76 @@ def missing_code(values: set[float]) -> str | None:
     return None
 
 
+# -- long tables -----------------------------------------------------------------------------------------------------
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TRANSACTIONS = _words(
+    "transaction trans tid id order basket cart invoice receipt ticket bill sale purchase session visit encounter "
+    "admission hadm stay case patient subject person customer user household"
+)
+ITEMS = _words(
+    "item product article sku stock code icd atc diagnosis drug medication medicine symptom finding procedure tag "
+    "activity event term word token gene ingredient service"
+)
+ATTRIBUTES = _words("attribute variable feature property field parameter characteristic measure test analyte question")
+VALUES = _words("value result answer response reading level")
+"""The names of the columns of a long table, in the singular, without an ending such as `_id`."""
+
+_ENDINGS = {"id", "no", "nr", "number", "key", "code", "name", "label"}
+_REPEATED = 10
+PAIR, _TRIPLE = 2, 3
+
+
+def long_by_name(names: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the positions of the columns of transactions, of items or attributes and of values, if names tell.
+
+    Examples:
+        >>> long_by_name(["InvoiceNo", "product_id"]), long_by_name(["value", "test", "visit"])
+        ((0, 1), (2, 1, 0))
+        >>> long_by_name(["sex", "age"])
+    """
+    words = [_word(name) for name in names]
+    kinds = {PAIR: (TRANSACTIONS, ITEMS), _TRIPLE: (TRANSACTIONS, ITEMS | ATTRIBUTES, VALUES)}.get(len(names), ())
+    found = [[place for place, word in enumerate(words) if word in kind] for kind in kinds]
+    return tuple(places[0] for places in found) if found and all(len(places) == 1 for places in found) else None
+
+
+def _word(name: str) -> str:
+    parts = [part for part in re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).casefold()) if part]
+    while len(parts) > 1 and parts[-1] in _ENDINGS:
+        parts.pop()
+    word = "".join(parts)
+    return word if word in TRANSACTIONS | ITEMS | ATTRIBUTES | VALUES else word.removesuffix("s")
+
+
+def guess_long(columns: Sequence[Column]) -> tuple[int, ...] | None:
+    """Return the positions of the columns of a long table, if the names of columns and the rows say that it is one.
+
+    Each row must name a transaction, some transaction must have several rows, and at most one row in ten may have the
+    same transaction and item as another: rows of a table of categories repeat each other.
+    """
+    found = long_by_name([column.name for column in columns])
+    if found is None or bool(np.any(columns[found[0]].codes == MISSING)) or not len(columns[found[1]].values):
+        return None
+    rows, transactions, pairs = _pairs(columns[found[0]], columns[found[1]])
+    return found if transactions < rows and _REPEATED * (rows - pairs) <= rows else None
+
+
 def looks_long(columns: Sequence[Column]) -> tuple[str, str] | None:
     """Return the columns of transactions and items, if a table of two or three columns may have a pair in each row."""
-    if not 1 < len(columns) <= _LONG:
+    if not PAIR <= len(columns) <= _TRIPLE or not columns[1].is_text:
         return None
-    codes, items = columns[0].distinct()[0].astype(np.int64), columns[1].distinct()[0]
-    rows, pairs = len(codes), len(np.unique(codes * (int(items.max(initial=0)) + 2) + items + 1))
-    repeated = max(len(np.unique(codes)), len(np.unique(items))) < rows
-    text = not isinstance(columns[1], NumberColumn)
-    return (columns[0].name, columns[1].name) if text and repeated and pairs == rows >= MANY else None
+    rows, transactions, pairs = _pairs(columns[0], columns[1])
+    repeated = max(transactions, len(np.unique(columns[1].codes))) < rows
+    return (columns[0].name, columns[1].name) if repeated and pairs == rows >= MANY else None
+
+
+def _pairs(transaction: Column, item: Column) -> tuple[int, int, int]:
+    """Return the number of rows, of different transactions, and of different pairs."""
+    codes = transaction.codes.astype(np.int64)
+    pairs = np.unique(codes * (len(item.values) + 1) + item.codes + 1)
+    return len(codes), len(np.unique(codes)), len(pairs)

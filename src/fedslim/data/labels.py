@@ -23,11 +23,7 @@ _COLLECTIONS = (bytes, bytearray, tuple, list, set, frozenset, dict)
 
 
 def plain_rows(rows: list[list[Hashable]]) -> list[list[Any]]:
-    """Convert every item to a str, an int or a float; equal items get equal labels.
-
-    Raises:
-        DataError: A value cannot be an item; the message names the transaction.
-    """
+    """Convert every item to a str, an int or a float; equal items get equal labels."""
     kinds = set(map(type, chain.from_iterable(rows)))
     if kinds <= {str, int, float} and not any(map(is_missing, distinct := set(chain.from_iterable(rows)))):
         plain = {item: _plain(0, item) for item in distinct}  # these types need only one conversion per value
@@ -37,15 +33,13 @@ def plain_rows(rows: list[list[Hashable]]) -> list[list[Any]]:
     bad = {item for item in set(chain.from_iterable(rows)) if unwritable(item)}
     if bad:
         number, item = next((n, item) for n, row in enumerate(rows, 1) for item in row if item in bad)
-        msg = f"transaction {number} contains {unwritable(item)}; use other strings or numbers as items"
-        raise DataError(msg)
+        raise DataError(f"transaction {number} contains {unwritable(item)}; use other strings or numbers as items")
     return rows
 
 
 def _plain(number: int, item: Any) -> str | float:
     if is_missing(item):
-        msg = f"transaction {number} contains a missing value (None, NaN or NaT); remove it"
-        raise DataError(msg)
+        raise DataError(f"transaction {number} contains a missing value (None, NaN or NaT); remove it")
     if isinstance(item, (str, bool, np.bool_, *_DATES)):
         return str(item)
     if isinstance(item, (int, float, np.integer, np.floating)):
@@ -91,14 +85,9 @@ def _has_no_text(kind: Any) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """Return the string for the value of a table cell, which must be a single value.
-
-    Raises:
-        ValueError: The value has no string; the message gives the reason.
-    """
+    """Return the string for the value of a table cell; a ValueError says why it has none."""
     if isinstance(value, _COLLECTIONS) or _has_no_text(type(value)):
-        msg = f"a {type(value).__name__}, which is not a single value"
-        raise ValueError(msg)
+        raise ValueError(f"a {type(value).__name__}, which is not a single value")
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     plain = plain_number(value) if number else value
     if (wrong := unwritable(plain)) is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fedslim.data.builtin import BUILTIN_NAMES, builtin_database
-from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import Choices, check_no_choices
+from fedslim.data.columns import NO_PAIR, long_to_database, pool
+from fedslim.data.encoding import ITEMS, Choices, check_no_choices, encode_table, find_long
+from fedslim.data.fimi import fimi_chunks
 from fedslim.data.generators import KINDS, generate
-from fedslim.data.readers import is_source, read
+from fedslim.data.readers import ReadOptions, format_of, is_source, read, read_tables
 from fedslim.data.registry import did_you_mean, public_set, public_sets, verify
 from fedslim.data.sql import is_url
 from fedslim.data.store import locate
@@ -19,11 +21,15 @@ from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
 
+    from fedslim.data.columns import Pair
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import TableSchema
+    from fedslim.data.encoding import Encoding
 
 MAX_SHOWN = 80
+ROWS = 100_000
+"""Rows in a chunk of a table; a FIMI file comes in blocks of some megabytes."""
 
 
 def data_names() -> list[str]:
@@ -31,22 +37,12 @@ def data_names() -> list[str]:
     return [*BUILTIN_NAMES, *(record.name for record in public_sets()), *KINDS]
 
 
-def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
+def load(
     source: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002  # the option's name
-    bins: int = DEFAULT_BINS,
-    transaction_column: str | None = None,
-    item_column: str | None = None,
-    separator: str | None = None,
-    encoding: str | None = None,
-    query: str | None = None,
-    table: str | None = None,
-    name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     seed: int | None = None,
-    schema: TableSchema | None = None,
-    **choices: Unpack[Choices],
+    **options: Unpack[ReadOptions],
 ) -> TransactionDatabase:
     r"""Load data by path or by name; an existing file takes precedence over a name.
 
@@ -54,19 +50,9 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         source: The path of a file or the URL of a database (see `read`), or a name: `encounters`, a public set such as
             `mushroom` (from `folder`, FEDSLIM_DATA or the cache; this function never downloads), or a kind of generated
             data such as `accidents-like`, optionally with a number of transactions: `accidents-like:20000`.
-        format: Format of a file; see `read`, also for the next seven.
-        bins: See `read`.
-        transaction_column: See `read`.
-        item_column: See `read`.
-        separator: See `read`.
-        encoding: See `read`.
-        query: See `read`.
-        table: See `read`.
-        name: Name of the database.
         folder: Folder to search first for a public set.
         seed: Random seed for built-in and generated data.
-        schema: See `read`.
-        **choices: See `read`.
+        **options: How to read a file or a database; see `read`.
 
     Raises:
         DataError: The path or name does not exist, or the data cannot be read.
@@ -82,42 +68,64 @@ def load(  # noqa: PLR0913  # the options of all kinds of data, all by keyword
         [('bread', 'milk'), ('milk',)]
     """
     path, text = Path(source), str(source)
-    options = {
-        "format": format,
-        "transaction_column": transaction_column,
-        "item_column": item_column,
-        "separator": separator,
-        "encoding": encoding,
-        "query": query,
-        "table": table,
-    }
     if is_url(source) or is_file(path):  # a folder with the name of a data set does not count
-        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
+        return read(source, **options)
+    of_files = [key for key in ReadOptions.__annotations__ if key not in {"name", "bins", *Choices.__annotations__}]
+    given = {key: value for key, value in options.items() if value is not None and key in of_files}
+    name, choices = options.get("name"), {key: options.get(key) for key in Choices.__annotations__}
     made = _make(text, seed)
     if made is not None:
-        check_no_choices(f"the data set {text}", schema, choices)
-        if any(option is not None for option in options.values()):
+        check_no_choices(f"the data set {text}", options.get("schema"), cast("Choices", choices))
+        if given:
             msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
             raise ParameterError(msg)
         return made if name is None else replace(made, name=name)
     if text in {record.name for record in public_sets()}:
-        if format not in {None, "fimi"} or any(options[key] is not None for key in options if key != "format"):
-            msg = f"{text} is a public set, which is a FIMI file; leave out the format and the columns"
-            raise DataError(msg)
+        if options.get("format") not in {None, "fimi"} or given.keys() - {"format", "schema"}:
+            raise DataError(f"{text} is a public set, which is a FIMI file; leave out the format and the columns")
         found = locate(text, folder=folder)
         verify(public_set(text), found)
-        return read(found, format="fimi", name=name or text, schema=schema, **choices)
+        return read(found, **cast("ReadOptions", {**options, "format": "fimi", "name": name or text}))
     if is_source(source):
-        return read(source, bins=bins, name=name, schema=schema, **options, **choices)
+        return read(source, **options)
     raise _nothing(path, text)
 
 
-def check_is_data(name: str) -> None:
-    """Check that what is no file is the name of a data set.
+def chunks(
+    source: str | os.PathLike[str],
+    coded: Encoding | None,
+    *,
+    pair: Pair = NO_PAIR,
+    folder: str | os.PathLike[str] | None = None,
+    long: bool | None = None,
+    **how: Any,
+) -> Iterator[TransactionDatabase]:
+    """Yield rows in chunks, with items as `coded` says, so that memory is that of one chunk; a long table is one chunk.
 
-    Raises:
-        DataError: It is not.
+    `pair` is for a long table, `how` for `read_tables`.
     """
+    if not is_source(source):
+        yield load(source, folder=folder)
+        return
+    path, coded = Path(source), coded or ITEMS
+    lines = is_file(path) and format_of(path, how.get("format")) == "jsonl"
+    whole = pair != NO_PAIR or coded.kind == "items" or (lines and coded.rules is not None)  # a key may come later
+    tables = read_tables(source, pair=pair, rows=None if whole else ROWS, expected=coded.columns, **how)
+    first = next(tables, None)
+    if first is None:
+        yield from fimi_chunks(path)
+        return
+    if pair != NO_PAIR:
+        yield long_to_database(*first.columns, name=first.name, source=first.source, place=first.place)
+        return
+    if find_long(first, coded, {"long": long}) is not None:
+        first = pool([first, *tables])
+    for table in chain([first], tables):
+        yield encode_table(table, encoding=coded, long=long)[0]
+
+
+def check_is_data(name: str) -> None:
+    """Check that what is no file is the name of a data set."""
     if name.partition(":")[0] not in data_names():
         raise _nothing(Path(name), name)
 

@@ -54,16 +54,11 @@ class Partition:
     """
 
     scheme: str
-    settings: tuple[tuple[str, float], ...]
+    parameters: dict[str, float]  # of the scheme, without the seed
     seed: int
     assignment: NDArray[np.int32]
     parts: tuple[TransactionDatabase, ...]
     dominant: tuple[tuple[Itemset, ...], ...] = ()
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """The parameters of the scheme, without the seed."""
-        return dict(self.settings)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -108,8 +103,7 @@ def dirichlet(db: TransactionDatabase, members: int, *, alpha: float = 0.5, seed
 def sized(db: TransactionDatabase, sizes: Sequence[int], *, seed: int = 0) -> Partition:
     """Assign transactions at random, with the given member sizes, scaled if they do not add up to the database."""
     if len(sizes) == 0:
-        msg = "no member sizes were given; give one whole number of at least 1 per member"
-        raise ParameterError(msg)
+        raise ParameterError("no member sizes were given; give one whole number of at least 1 per member")
     wanted = [check_whole(f"the size of member {number}", size, 1) for number, size in enumerate(sizes, 1)]
     members, seed = check_member_count(db, len(wanted)), check_whole("seed", seed, 0, MAX_SEED)
     return _divide(db, _deal(_apportion(len(db), wanted), seed), "sized", seed, {"members": members})
@@ -270,7 +264,7 @@ def _divide(  # noqa: PLR0913, PLR0917  # the fields of a partition
         for number, tids in enumerate(np.split(by_member, ends), 1)
     )
     assignment.setflags(write=False)
-    return Partition(scheme, tuple(settings.items()), seed, assignment, parts, dominant)
+    return Partition(scheme, settings, seed, assignment, parts, dominant)
 
 
 def _stream(seed: int, purpose: int) -> np.random.Generator:
@@ -398,8 +392,7 @@ def check_member_count(db: TransactionDatabase, members: Any) -> int:
     """Return the number of members, after checking that there is a transaction for each."""
     wanted = check_whole("the number of members", members, 1)
     if len(db) == 0:
-        msg = "the database has no transactions to partition; give one with transactions"
-        raise ParameterError(msg)
+        raise ParameterError("the database has no transactions to partition; give one with transactions")
     if wanted > len(db):
         msg = f"the database has too few transactions for {wanted} members; use at most {len(db)} members"
         raise ParameterError(msg)
@@ -410,8 +403,7 @@ def _check_alpha(alpha: Any) -> float:
     """Check the parameter of a Dirichlet distribution: small for very uneven sizes, large for nearly equal ones."""
     number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
     if not number or not math.isfinite(alpha) or alpha <= 0:
-        msg = f"alpha is {alpha!r}; give a finite number above 0, e.g. 0.5 for very uneven sizes"
-        raise ParameterError(msg)
+        raise ParameterError(f"alpha is {alpha!r}; give a finite number above 0, e.g. 0.5 for very uneven sizes")
     return float(alpha)
 
 
@@ -424,6 +416,5 @@ def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
         )
         raise ParameterError(msg)
     if len(set(itemset)) < len(itemset):
-        msg = f"the dominant itemset {itemset} has an item twice; give each item once"
-        raise ParameterError(msg)
+        raise ParameterError(f"the dominant itemset {itemset} has an item twice; give each item once")
     return itemset

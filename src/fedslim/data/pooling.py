@@ -10,29 +10,25 @@ For experiments in one process, which sees all rows anyway. In a federation, mem
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.coerce import encode, is_matrix
-from fedslim.data.columns import MISSING, NumberColumn, TextColumn
+from fedslim.data.coerce import encode, is_matrix, table_of
+from fedslim.data.columns import Column, EncodedTable, number_transactions, pool
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, EncodedTable, Encoding, encode_table
-from fedslim.data.frames import dataframe_table, is_dataframe
-from fedslim.data.readers import is_source, read_table
+from fedslim.data.encoding import ITEMS, Encoding, encode_table, find_long, tell_long
+from fedslim.data.guessing import long_by_name
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedslim.data.columns import Column
-
-    Kind = Literal["a table", "a matrix", "a database", "a list of transactions"]
-
 
 def encode_together(
-    members: Sequence[Any], names: Sequence[str] | None = None
+    members: Sequence[Any], names: Sequence[str] | None = None, *, long: bool | None = None
 ) -> tuple[list[TransactionDatabase], Encoding]:
     """Convert each member's data to a database, over the vocabulary that all rows in one place would have.
 
@@ -43,6 +39,7 @@ def encode_together(
     Args:
         members: The data of each member.
         names: Names of the members; default to member 1, member 2 and so on.
+        long: Whether tables are long ones, instead of a guess; see `read`.
 
     Raises:
         DataError: There are no members, their data are of different kinds, or cannot be converted.
@@ -54,17 +51,16 @@ def encode_together(
         [('bread', 'milk'), ('bread', 'milk')]
     """
     if not members:
-        msg = "there are no members; give the data of at least one"
-        raise DataError(msg)
+        raise DataError("there are no members; give the data of at least one")
     names = [f"member {number}" for number in range(1, len(members) + 1)] if names is None else names
-    sources = [_Source(X) for X in members]
-    first = sources[0].kind
-    for name, source in zip(names, sources, strict=True):
-        if source.kind != first:
-            msg = f"{names[0]} has {first} and {name} has {source.kind}; give the data of all members in one form"
-            raise DataError(msg)
+    tables = [table_of(X) for X in members]
+    kinds = list(map(_kind, members, tables))
+    first = kinds[0]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind != first:
+            raise DataError(f"{names[0]} has {first} and {name} has {kind}; give the data of all members in one form")
     if first == "a table":
-        return _tables(sources, names)
+        return _tables([table for table in tables if table is not None], names, long)
     if first == "a matrix":
         return _matrices(members, names)
     if first == "a database":
@@ -75,23 +71,12 @@ def encode_together(
     return _split(whole, [len(own) for own in rows], names), ITEMS
 
 
-class _Source:
-    """A member's data: their kind, and the table if they are one."""
-
-    def __init__(self, X: Any) -> None:  # noqa: N803  # scikit-learn's name
-        self.table: EncodedTable | None = None
-        if isinstance(X, (str, os.PathLike)):
-            self.table = read_table(X) if is_source(X) else None
-        elif is_dataframe(X):
-            self.table = dataframe_table(X)
-        self.kind: Kind = self._kind(X)
-
-    def _kind(self, X: Any) -> Kind:  # noqa: N803
-        if self.table is not None:
-            return "a table"
-        if isinstance(X, (str, os.PathLike, TransactionDatabase)):
-            return "a database"
-        return "a matrix" if is_matrix(X) else "a list of transactions"
+def _kind(X: Any, table: EncodedTable | None) -> str:  # noqa: N803  # scikit-learn's name
+    if table is not None:
+        return "a table"
+    if isinstance(X, (str, os.PathLike, TransactionDatabase)):
+        return "a database"
+    return "a matrix" if is_matrix(X) else "a list of transactions"
 
 
 def _split(whole: TransactionDatabase, sizes: Sequence[int], names: Sequence[str]) -> list[TransactionDatabase]:
@@ -136,50 +121,30 @@ def by_value(label: str) -> tuple[bool, int, str]:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _tables(sources: Sequence[_Source], names: Sequence[str]) -> tuple[list[TransactionDatabase], Encoding]:
-    tables = [source.table for source in sources if source.table is not None]
-    columns = [column.name for column in tables[0].columns]
-    own = [{column.name: column for column in table.columns} for table in tables]
-    for name, these in zip(names, own, strict=True):
-        if odd := next((label for label in (*columns, *these) if (label in columns) != (label in these)), None):
+def _tables(
+    tables: list[EncodedTable], names: Sequence[str], long: bool | None
+) -> tuple[list[TransactionDatabase], Encoding]:
+    columns = tables[0].names
+    for name, table in zip(names, tables, strict=True):
+        if odd := next(
+            (label for label in (*columns, *table.names) if (label in columns) != (label in table.names)), None
+        ):
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
             msg = f"the table of {has} has a column {odd!r}, that of {lacks} has not; give tables with the same columns"
             raise DataError(msg)
-    pooled = EncodedTable([_pool([these[label] for these in own], names) for label in columns], "data", "the tables")
-    whole, encoding = encode_table(pooled)
-    return _split(whole, [_rows(table.columns[0]) for table in tables], names), encoding
-
-
-def _rows(column: Column) -> int:
-    return len(column.values if isinstance(column, NumberColumn) else column.codes)  # type: ignore[attr-defined]
-
-
-def _pool(columns: Sequence[Any], names: Sequence[str]) -> Column:
-    """Concatenate the columns of all members."""
-    kinds = [_what(column) for column in columns]
-    if other := next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None):
-        msg = (
-            f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
-            "convert it to the same type at all members"
-        )
-        raise DataError(msg)
-    if isinstance(columns[0], TextColumn):
-        return _pooled_texts(columns)
-    values = [column.values for column in columns]
-    missing = [np.zeros(len(c.values), bool) if c.missing is None else c.missing for c in columns]
-    return NumberColumn(columns[0].name, np.concatenate(values), np.concatenate(missing))
-
-
-def _what(column: Any) -> str:
-    if isinstance(column, TextColumn):
-        return "texts"
-    return "booleans" if column.values.dtype == bool else "numbers"
-
-
-def _pooled_texts(columns: Sequence[TextColumn]) -> TextColumn:
-    index: dict[str, int] = {}
-    codes = []
-    for column in columns:
-        places = [index.setdefault(text, len(index)) for text in column.texts]
-        codes.append(np.array([*places, MISSING], np.int32)[column.codes])  # MISSING selects the last element
-    return TextColumn(columns[0].name, np.concatenate(codes), list(index), all(column.cut for column in columns))
+    if not any(find_long(table, None, {"long": long}) for table in tables):
+        whole, encoding = encode_table(pool(tables, names), long=False)
+        return _split(whole, [table.size for table in tables], names), encoding
+    sizes: list[int] = []
+    for place, table in enumerate(tables):  # the same id is another transaction at another member
+        own = list(table.columns)
+        transaction = (long_by_name(table.names) or (0,))[0]
+        numbers, size = number_transactions(own[transaction], table.source, table.place)
+        own[transaction] = Column.of_numbers(own[transaction].name, numbers + sum(sizes))
+        tables[place] = replace(table, columns=own)
+        sizes.append(size)
+    pooled = pool(tables, names)
+    if long is None:
+        tell_long(pooled)
+    whole, encoding = encode_table(pooled, long=True)
+    return _split(whole, sizes, names), encoding

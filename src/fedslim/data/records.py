@@ -8,41 +8,66 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fedslim.data.arrow import needed, reason_of
-from fedslim.data.building import ROWS_AT_A_TIME, ColumnBuilder, columns_of_rows, text_of
-from fedslim.data.columns import check_names, long_columns
-from fedslim.data.encoding import EncodedTable
+from fedslim.data.columns import (
+    NO_PAIR,
+    ROWS_AT_A_TIME,
+    EncodedTable,
+    batches_of,
+    build,
+    check_names,
+    positions,
+    tables,
+    text_of,
+)
 from fedslim.data.textstream import open_bytes, text_lines
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fedslim.data.columns import Column
+    from fedslim.data.columns import Batch, Pair
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-def json_lines_table(
-    path: Path, *, name: str, pair: tuple[str | None, str | None] = (None, None), encoding: str | None = None
-) -> EncodedTable:
-    """Read a file with a JSON object on each line; a key is a column, and a key that an object lacks is missing."""
-    builders: dict[str, ColumnBuilder] = {}
-    objects, rows = _objects(path, encoding), 0
-    while batch := list(islice(objects, ROWS_AT_A_TIME)):
-        for key in dict.fromkeys(key for _, each in batch for key in each):
-            if key not in builders and pair in {(None, None), (key, pair[1]), (pair[0], key)}:
-                builders[key] = ColumnBuilder(missing=rows)
-        for key, builder in builders.items():
-            try:
-                builder.extend([each.get(key) for _, each in batch])
-            except TypeError:  # a list or an object, which cannot be a key of a dictionary
-                raise _not_single(path, key, batch) from None
-        rows += len(batch)
-    names = list(builders)
-    check_names(names, str(path))
-    chosen = range(len(names)) if pair == (None, None) else long_columns(names, *pair, str(path))
-    return EncodedTable([builders[names[k]].column(names[k]) for k in chosen], name, str(path))
+def json_lines_tables(  # noqa: PLR0913  # all but one by keyword
+    path: Path,
+    *,
+    name: str,
+    pair: Pair = NO_PAIR,
+    encoding: str | None = None,
+    rows: int | None = None,
+    expected: Sequence[str] = (),
+) -> Iterator[EncodedTable]:
+    """Read a file with a JSON object on each line; a key is a column, and a key that an object lacks is missing.
+
+    If the first objects have a key that is `expected`, the others are columns too, even where no object has them.
+    """
+    names, seen = list[str](), set[str]()
+    objects, batch = _objects(path, encoding), list[tuple[int, dict[str, Any]]]()
+
+    def batches() -> Iterator[Batch]:
+        while found := list(islice(objects, ROWS_AT_A_TIME)):
+            batch[:] = found
+            keys = dict.fromkeys(key for _, each in batch for key in each)
+            if not seen and not keys.keys().isdisjoint(expected):
+                names.extend(expected)
+            seen.update(keys)
+            names.extend(key for key in keys if key not in names and (pair == NO_PAIR or key in pair))
+            yield len(batch), [[each.get(key) for _, each in batch] for key in names]
+
+    try:
+        for columns in build(names, batches(), rows):
+            kept = [columns[k] for k in positions(names, pair, str(path))]
+            yield EncodedTable(kept, name, str(path))
+    except TypeError:  # a list or an object, which cannot be a key of a dictionary
+        raise _not_single(path, names, batch) from None
+    check_names(names, str(path))  # nothing may have been read
+    if lost := next((key for key in names if key not in seen), None):
+        raise DataError(
+            f"{path}: no object has the key {lost!r}, which was expected; add such a key, or give other data"
+        )
 
 
 def _objects(path: Path, encoding: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -56,8 +81,9 @@ def _objects(path: Path, encoding: str | None) -> Iterator[tuple[int, dict[str, 
             raise DataError(msg) from None
 
 
-def _not_single(path: Path, key: str, batch: list[tuple[int, dict[str, Any]]]) -> DataError:
-    number, value = next((n, each[key]) for n, each in batch if isinstance(each.get(key), (list, dict)))
+def _not_single(path: Path, names: Sequence[str], batch: list[tuple[int, dict[str, Any]]]) -> DataError:
+    found = ((n, key, each[key]) for key in names for n, each in batch if isinstance(each.get(key), (list, dict)))
+    number, key, value = next(found)
     try:
         text_of(key, value)
     except DataError as error:
@@ -65,43 +91,28 @@ def _not_single(path: Path, key: str, batch: list[tuple[int, dict[str, Any]]]) -
     raise AssertionError  # a list has no text
 
 
-def workbook_table(
-    path: Path, *, name: str, pair: tuple[str | None, str | None] = (None, None), sheet: str | None = None
-) -> EncodedTable:
+def workbook_tables(
+    path: Path, *, name: str, pair: Pair = NO_PAIR, sheet: str | None = None, rows: int | None = None
+) -> Iterator[EncodedTable]:
     """Read a sheet of an Excel or OpenDocument workbook; its first row names the columns."""
     library = needed("python_calamine", str(path), "tables")
     with open_bytes(path):  # reports a missing or an empty file with the same messages as for text
         pass
     try:
         with library.CalamineWorkbook.from_path(str(path)) as book:
+            listed = ", ".join(map(repr, book.sheet_names[:20]))
             if sheet is None and len(book.sheet_names) > 1:
-                msg = f"{path}: the workbook has the sheets {_listed(book.sheet_names)}; name one of them with --table"
-                raise DataError(msg)
+                raise DataError(f"{path}: the workbook has the sheets {listed}; name one of them with --table")
             if sheet is not None and sheet not in book.sheet_names:
-                msg = f"{path}: there is no sheet {sheet!r}; the sheets are {_listed(book.sheet_names)}"
-                raise DataError(msg)
-            rows = book.get_sheet_by_name(book.sheet_names[0] if sheet is None else sheet).iter_rows()
-            filled = ([None if cell == "" else cell for cell in row] for row in rows)
+                raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are {listed}")
+            lines = book.get_sheet_by_name(book.sheet_names[0] if sheet is None else sheet).iter_rows()
+            filled = ([None if cell == "" else cell for cell in row] for row in lines)
             present = (row for row in filled if any(cell is not None for cell in row))
             names = ["" if cell is None else text_of("header", cell).strip() for cell in next(present, [])]
-            check_names(names, str(path))
-            chosen = None if pair == (None, None) else long_columns(names, *pair, str(path))
-            columns = columns_of_rows(names, present, chosen)
+            chosen = positions(names, pair, str(path))
+            yield from tables([names[k] for k in chosen], batches_of(present, chosen), name, str(path), rows)
     except (library.CalamineError, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         msg = f"{path}: cannot be read as a workbook ({reason_of(error)}); save it again, or give --format"
         raise DataError(msg) from None
-    return EncodedTable(with_rows(columns, str(path)), name, str(path))
-
-
-def with_rows(columns: list[Column], source: str) -> list[Column]:
-    """Return the columns, after checking that there are rows."""
-    if not columns:
-        msg = f"{source}: the table has a header but no rows; add the data, or check that it is complete"
-        raise DataError(msg)
-    return columns
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:20]))

@@ -79,8 +79,7 @@ def public_set(name: str) -> PublicSet:
     records = {record.name: record for record in public_sets()}
     if name in records:
         return records[name]
-    msg = _no_download(name) or f"there is no public data set {name!r}{did_you_mean(name, list(records))}"
-    raise DataError(msg)
+    raise DataError(_no_download(name) or f"there is no public data set {name!r}{did_you_mean(name, list(records))}")
 
 
 def _no_download(name: str) -> str | None:
@@ -104,11 +103,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 
 def verify(record: PublicSet, path: Path) -> None:
-    """Check the uncompressed content of `path` against the checksum of the set.
-
-    Raises:
-        DataError: It differs, or cannot be read.
-    """
+    """Check the uncompressed content of `path` against the checksum of the set."""
     if record.sha256 is not None:  # one checksum is enough
         kind, wanted, digest = "sha256", record.sha256, hashlib.sha256()
     else:
@@ -135,6 +130,5 @@ def _unpack(path: Path) -> Iterator[bytes]:
                 return
             size += len(chunk)
             if size > UNPACKED_LIMIT:
-                msg = f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file"
-                raise DataError(msg)
+                raise DataError(f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file")
             yield chunk

@@ -1,6 +1,6 @@
 """Read the result of a query: PostgreSQL through ADBC, SQLite through Python, DuckDB through its own library.
 
-    table = sql_table("postgresql://reader@db.example/clinic", query="select * from visits", name="visits")
+    (table,) = sql_tables("postgresql://reader@db.example/clinic", query="select * from visits", name="visits")
 
 A URL may contain a password. It is handed to the driver and appears nowhere else: messages, names and records have the
 URL as `masked` returns it.
@@ -12,20 +12,18 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from fedslim.data.arrow import ROWS_IN_BATCH, arrow_table, needed, reason_of
-from fedslim.data.building import columns_of_rows
-from fedslim.data.columns import check_names, long_columns
-from fedslim.data.encoding import EncodedTable
+from fedslim.data.arrow import ROWS_IN_BATCH, arrow_tables, needed, reason_of
+from fedslim.data.columns import NO_PAIR, batches_of, positions, tables
 from fedslim.data.textstream import is_file, open_bytes
 from fedslim.errors import DataError, FedslimError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
-    from fedslim.data.columns import Column
+    from fedslim.data.columns import EncodedTable, Pair
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SECRET_KEY = re.compile(r"([?&](?:[a-z]*password|passfile|sslkey|token)=)[^&#]*", re.IGNORECASE)
@@ -35,7 +33,7 @@ MASK = "***"
 
 
 class MaskedUrl(str):
-    """A URL as text without its password, which only `sql_table` reads; so no message or record can have it."""
+    """A URL as text without its password, which only `sql_tables` reads; so no message or record can have it."""
 
     __slots__ = ("url",)
     url: str
@@ -59,15 +57,16 @@ def masked(text: str) -> str:
     return _SECRET_KEY.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", text))
 
 
-def sql_table(
+def sql_tables(  # noqa: PLR0913  # all but one by keyword
     source: str,
     *,
     query: str | None = None,
     table: str | None = None,
     name: str | None = None,
-    pair: tuple[str | None, str | None] = (None, None),
-) -> EncodedTable:
-    """Read all rows of a query, or of a table by its name (`visits` or `schema.visits`)."""
+    pair: Pair = NO_PAIR,
+    rows: int | None = None,
+) -> Iterator[EncodedTable]:
+    """Read the rows of a query, or of a table by its name (`visits` or `schema.visits`)."""
     url = getattr(source, "url", str(source))
     shown, scheme = masked(url), url.partition("://")[0].lower()
     if scheme not in _READERS:
@@ -82,11 +81,13 @@ def sql_table(
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
         query = f"select * from {quoted}"  # noqa: S608  # the names are quoted
     try:
-        return _READERS[scheme](url, query, name or table or "query", shown, pair)
+        yield from _READERS[scheme](url, query, name or table or "query", shown, pair, rows)
     except FedslimError:
         raise
     except Exception as error:  # noqa: BLE001  # each driver has its own exceptions
         reason = _without_secrets(reason_of(error), url)
+    else:
+        return
     msg = f"{shown}: the query failed ({reason}); check the address, the query and your rights"
     raise DataError(msg)  # outside of the handler, so that no traceback leads to what the driver said
 
@@ -116,43 +117,38 @@ def _path(url: str, shown: str) -> Path:
     return path
 
 
-def _sqlite(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
+def _sqlite(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
     """Read with Python's own library: ADBC takes the types of all rows from the first ones."""
-    path = _path(url, shown)
+    (pair, rows), path = how, _path(url, shown)
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
         cursor = connection.execute(query)
         names = [column[0] for column in cursor.description or ()]
-        check_names(names, shown)
-        chosen = None if pair == (None, None) else long_columns(names, *pair, shown)
-        columns: list[Column] = columns_of_rows(names, cursor, chosen)
-    if not columns:
-        msg = f"{shown}: the query has no rows; check the query"
-        raise DataError(msg)
-    return EncodedTable(columns, name, shown)
+        chosen = positions(names, pair, shown)
+        yield from tables([names[k] for k in chosen], batches_of(cursor, chosen), name, shown, rows)
 
 
 _OFFLINE = {"autoinstall_known_extensions": "false"}
 """DuckDB would otherwise download what a file or query seems to need, and load it into this process."""
 
 
-def _duckdb(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
+def _duckdb(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
     library = needed("duckdb", shown, "sql")
     needed("pyarrow", shown, "sql")
     with (
         closing(library.connect(str(_path(url, shown)), read_only=True, config=_OFFLINE)) as connection,
         connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks
     ):
-        return arrow_table(reader, name=name, source=shown, pair=pair)
+        yield from arrow_tables(reader, name=name, source=shown, pair=how[0], rows=how[1])
 
 
-def _postgresql(url: str, query: str, name: str, shown: str, pair: tuple[str | None, str | None]) -> EncodedTable:
+def _postgresql(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
     library = needed("adbc_driver_postgresql.dbapi", shown, "sql")
     with library.connect(url) as connection, connection.cursor() as cursor:
         cursor.execute(query)
-        return arrow_table(cursor.fetch_record_batch(), name=name, source=shown, pair=pair)
+        yield from arrow_tables(cursor.fetch_record_batch(), name=name, source=shown, pair=how[0], rows=how[1])
 
 
-_READERS: dict[str, Callable[[str, str, str, str, tuple[str | None, str | None]], EncodedTable]] = {
+_READERS: Mapping[str, Callable[..., Iterator[EncodedTable]]] = {
     "postgresql": _postgresql,
     "postgres": _postgresql,
     "sqlite": _sqlite,

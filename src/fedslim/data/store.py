@@ -38,16 +38,14 @@ def cache_folder() -> Path:
     try:
         return Path.home() / ".cache" / "fedslim"
     except RuntimeError:
-        msg = "there is no home folder for the cache; set FEDSLIM_CACHE to a folder"
-        raise DataError(msg) from None
+        raise DataError("there is no home folder for the cache; set FEDSLIM_CACHE to a folder") from None
 
 
 def data_folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
     """Return the folders with downloaded files: the given one, then those listed in FEDSLIM_DATA."""
     given = [] if folder is None else [Path(folder)]
     if given and not given[0].is_dir():
-        msg = f"{given[0]}: this is not a folder; give --from the folder with the data files"
-        raise DataError(msg)
+        raise DataError(f"{given[0]}: this is not a folder; give --from the folder with the data files")
     listed = os.environ.get("FEDSLIM_DATA", "").split(os.pathsep)
     return given + [Path(entry).expanduser() for entry in listed if entry]
 
@@ -64,8 +62,7 @@ def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
         return found
     looked = ", ".join(map(str, places))
     fetch = f"fetch it with: fedslim data get {name}, or " if record.url else ""
-    msg = f"the data set {name} was not found (looked in {looked}); {fetch}{record.how_to_get}"
-    raise DataError(msg)
+    raise DataError(f"the data set {name} was not found (looked in {looked}); {fetch}{record.how_to_get}")
 
 
 def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bool = True) -> Path:

@@ -69,23 +69,18 @@ def told_as_data_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        msg = f"{path}: there is no such file; check the spelling and the folder"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: there is no such file; check the spelling and the folder") from None
     except IsADirectoryError:
-        msg = f"{path}: this is a folder; name one file in it"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: this is a folder; name one file in it") from None
     except PermissionError:
         msg = f"{path}: you have no permission to read this file; change its permissions, or copy it elsewhere"
         raise DataError(msg) from None
     except EOFError:
-        msg = f"{path}: the gzip file is truncated; download or compress it again"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: the gzip file is truncated; download or compress it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        msg = f"{path}: the gzip file is damaged ({error}); download or compress it again"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: the gzip file is damaged ({error}); download or compress it again") from None
     except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror or error}); check the file and the disk"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the file and the disk") from None
 
 
 @contextmanager
@@ -103,8 +98,7 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             packed = raw.peek(len(GZIP_MAGIC))[: len(GZIP_MAGIC)] == GZIP_MAGIC
             empty = not raw.peek(1)
         if empty:
-            msg = f"{path}: the file is empty; a data file has one transaction or row per line"
-            raise DataError(msg)
+            raise DataError(f"{path}: the file is empty; a data file has one transaction or row per line")
         if packed:
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield io.BufferedReader(unpacked)
@@ -133,8 +127,7 @@ def blocks(
             yield Block(text, first_line)
         first_line += text.count(b"\n")
     if first_line == 1:
-        msg = f"{path}: the file is empty; a data file has one transaction or row per line"
-        raise DataError(msg)
+        raise DataError(f"{path}: the file is empty; a data file has one transaction or row per line")
 
 
 def _whole_lines(path: Path, limit: int, encoding: str | None) -> Iterator[bytes]:

@@ -67,8 +67,7 @@ class ItemSecret:
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
-            msg = f"a secret needs {KEY_BYTES} random bytes, not {len(self.key)}"
-            raise ParameterError(msg)
+            raise ParameterError(f"a secret needs {KEY_BYTES} random bytes, not {len(self.key)}")
 
     def __repr__(self) -> str:
         return "ItemSecret(…)"
@@ -108,8 +107,7 @@ class ItemSecret:
             )
             raise DataError(msg)
         if words[1:2] != [SECRET_VERSION.encode()]:
-            msg = f"{path}: this fedslim only reads secrets of version {SECRET_VERSION}; use a newer fedslim"
-            raise DataError(msg)
+            raise DataError(f"{path}: this fedslim only reads secrets of version {SECRET_VERSION}; use a newer fedslim")
         if len(words) != 3 or not re.fullmatch(rb"[0-9a-f]{64}", words[2]):  # noqa: PLR2004  # format, version, key
             msg = (
                 f"{path}: the secret is damaged: the second line must be {2 * KEY_BYTES} hexadecimal digits in lower "
@@ -134,8 +132,7 @@ class ItemSecret:
         try:
             text = label.encode()
         except UnicodeEncodeError:
-            msg = f"a label is {unwritable(label)}; rename the item"
-            raise DataError(msg) from None
+            raise DataError(f"a label is {unwritable(label)}; rename the item") from None
         return blake2b(text, digest_size=ID_BYTES, key=self.key, person=ITEM).digest()
 
     def ids_of(self, labels: Iterable[str]) -> tuple[bytes, ...]:
@@ -175,17 +172,14 @@ class Vocabulary:
             )
             raise DataError(msg)
         if len(self.ids) > MAX_ITEMS:
-            msg = f"items: there are {len(self.ids):,}, but a vocabulary has at most {MAX_ITEMS:,}"
-            raise DataError(msg)
+            raise DataError(f"items: there are {len(self.ids):,}, but a vocabulary has at most {MAX_ITEMS:,}")
         for number, item in enumerate(self.ids, 1):
             if len(item) != ID_BYTES:
-                msg = f"items: number {number} has {len(item)} bytes, but an id has {ID_BYTES}"
-                raise DataError(msg)
+                raise DataError(f"items: number {number} has {len(item)} bytes, but an id has {ID_BYTES}")
         if len(self.index) != len(self.ids):
             # The index has the last position of an id that occurs twice.
             first = next(place for place, item in enumerate(self.ids) if self.index[item] != place)
-            msg = f"items: numbers {first + 1} and {self.index[self.ids[first]] + 1} are the same id"
-            raise DataError(msg)
+            raise DataError(f"items: numbers {first + 1} and {self.index[self.ids[first]] + 1} are the same id")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -213,8 +207,7 @@ class Vocabulary:
         as in a simulation; before others see the vocabulary, `merge` removes the order.
         """
         if (twin := first_repeat(labels)) is not None:
-            msg = f"label {twin!r:.60} occurs twice; give every item its own label"
-            raise DataError(msg)
+            raise DataError(f"label {twin!r:.60} occurs twice; give every item its own label")
         return cls(secret.ids_of(labels), secret.fingerprint)
 
     @classmethod
@@ -229,8 +222,7 @@ class Vocabulary:
             DataError: They were created with different secrets, so their ids are not comparable.
         """
         if not vocabularies:
-            msg = "no vocabularies to merge; give at least one"
-            raise ParameterError(msg)
+            raise ParameterError("no vocabularies to merge; give at least one")
         names = names or [f"vocabulary {number}" for number in range(1, len(vocabularies) + 1)]
         first = vocabularies[0]
         for name, other in zip(names, vocabularies, strict=True):
@@ -323,11 +315,9 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
             "`fedslim vocabulary make`, merge it again with those of all members, and give the result to all of them"
         )
         raise DataError(msg)
-    items = places[database.items]
-    if not bool(np.all(places[1:] > places[:-1])):
-        items = _sorted_in_rows(items, database, len(vocabulary))
     labels = _labels(vocabulary, places.tolist(), database.vocabulary)
-    return replace(database, items=items, vocabulary=labels)
+    moved = TransactionDatabase.from_rows(database.lengths, places[database.items], labels, name=database.name)
+    return replace(moved, duplicates_removed=database.duplicates_removed, encoding=database.encoding)
 
 
 def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]) -> tuple[str, ...]:
@@ -379,15 +369,5 @@ def _labels(vocabulary: Vocabulary, places: list[int], labels: Sequence[str]) ->
         if place >= 0:
             named[place] = label
     if (twin := first_repeat(named)) is not None:
-        msg = f"the label {twin!r} is the same as the id of another item; rename it"
-        raise DataError(msg)
+        raise DataError(f"the label {twin!r} is the same as the id of another item; rename it")
     return tuple(named)
-
-
-def _sorted_in_rows(items: NDArray[np.int32], database: TransactionDatabase, width: int) -> NDArray[np.int32]:
-    """Sort the items of each transaction with one sort of all keys (transaction, item)."""
-    keys = np.repeat(np.arange(len(database), dtype=np.int64) * width, database.lengths)
-    keys += items
-    keys.sort()
-    keys %= width
-    return keys.astype(ItemArray)

@@ -38,5 +38,4 @@ def engine(name: str) -> Any:
 def require(name: str) -> None:
     """Raise `MissingExtraError` if an engine is not installed."""
     if find_spec(name) is None:
-        msg = f"{_NAMES[name]} is not installed: pip install 'fedslim[{name}]'"
-        raise MissingExtraError(msg)
+        raise MissingExtraError(f"{_NAMES[name]} is not installed: pip install 'fedslim[{name}]'")

@@ -4,7 +4,8 @@
     allow(local_folder, AT_SITE)                 # lets NVFlare at a site load the classes that the job names
 
 Each site runs the code that it has installed: the job only names two classes, which the site must have allowed. The job
-contains nothing about a site. Its federation file is for the server only; sites have their own copy.
+contains nothing about a site. Its federation file is for the server only; sites have their own copy. A job that starts
+from the preparation of an earlier one has that file for the server, and its digest for the sites, which have their own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim.data.atomic import make_folder_for, replacing, writing
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import ConfigurationError, DataError
+from fedslim.federated.folder import PREPARATION, find_preparation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,26 +46,34 @@ SYNC = 300.0
 FEWEST_THREADS = 16
 
 
-def write_job(file: FederationFile, folder: Path, sync: float = SYNC) -> None:
-    """Write the job of a federation; all sites must start within `sync` seconds.
+def write_job(
+    file: FederationFile, folder: Path, sync: float = SYNC, preparation: Path | None = None
+) -> tuple[str, ...]:
+    """Write the job of a federation, and return its members; all sites must start within `sync` seconds.
+
+    With the `preparation` of an earlier job, the members go on from there, without those that left after it.
 
     Raises:
-        ConfigurationError: A member's name is reserved by NVFlare.
+        ConfigurationError: A member's name is reserved by NVFlare, or the preparation is of another federation.
         DataError: The folder is not empty.
     """
-    members = sorted(file.federation.members)
+    kept = None if preparation is None else find_preparation(preparation, file, folder)
+    members = sorted((file if kept is None else file.without(kept.left)).federation.members)
     if RESERVED in members:
         msg = f"{file.path}: federation.members: NVFlare calls its server {RESERVED!r}; give the site another name"
         raise ConfigurationError(msg)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        msg = f"{folder}: this folder is not empty; choose a new folder, or remove it"
-        raise DataError(msg)
+        raise DataError(f"{folder}: this folder is not empty; choose a new folder, or remove it")
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
     _write(folder / META, _json(_meta(file, members)))
     _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
     _write(folder / SERVER_APP / "config" / FEDERATION, agreed)
-    _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member()))
+    if kept is not None:
+        kept.write(folder / SERVER_APP / "config" / PREPARATION)
+    start = {} if kept is None else {"preparation": kept.digest().hex()}
+    _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
+    return tuple(members)
 
 
 def _meta(file: FederationFile, members: list[str]) -> dict[str, Any]:
@@ -86,11 +96,11 @@ def _server(members: int, sync: float) -> dict[str, Any]:
     }
 
 
-def _member() -> dict[str, Any]:
+def _member(start: dict[str, str]) -> dict[str, Any]:
     executor = {"path": EXECUTOR, "args": {"client_obj_id": "_client", "max_call_threads": FEWEST_THREADS}}
     return {
         "format_version": 2,
-        "components": [{"id": "_client", "path": MEMBER_CLASS, "args": {}}],
+        "components": [{"id": "_client", "path": MEMBER_CLASS, "args": start}],
         "executors": [{"tasks": ["*"], "executor": executor}],
     }
 

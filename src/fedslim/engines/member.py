@@ -21,18 +21,22 @@ from typing import TYPE_CHECKING, Any
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
+from fedslim.engines.server import AGAIN
 from fedslim.engines.startup_kit import KitTrust
 from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
-from fedslim.federated.kept_preparation import PREPARATION, find_preparation, keep_preparation
+from fedslim.federated.accounting import CODE_TABLE, save_results
+from fedslim.federated.folder import PREPARATION, find_preparation, keep_preparation
+from fedslim.federated.own_record import compared_record, member_record
 from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.preparation import Outline, Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
-from fedslim.safeguards.audit import AuditLog
+from fedslim.safeguards.audit import AuditLog, summarise
 from fedslim.safeguards.guard import Guard
 from fedslim.schema import Schema, conform_file
 from fedslim.settings.federation_file import FederationFile
@@ -42,12 +46,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.data import TransactionDatabase
-    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import RosterSigner
+    from fedslim.schema import Conformed
 
 logger = logging.getLogger(__name__)
 
-CODE_TABLE = "codetable.json"
 LOG = "fedslim-site.log"
 """A log beside the site's file, for what may name its data. NVFlare's own logs go to the server by default."""
 
@@ -59,9 +62,9 @@ class Refused(ProtocolError):  # noqa: N818  # its message may be sent to the se
 class SiteMember:
     """Answers the server in one run."""
 
-    def __init__(self, folder: Path, name: str, *, kit: Path, job: str) -> None:
+    def __init__(self, folder: Path, name: str, *, kit: Path, job: str, preparation: str = "") -> None:
         self.name = name
-        self._folder, self._kit, self._job = folder, kit, job
+        self._folder, self._kit, self._job, self._preparation = folder, kit, job, preparation
         self._results: Path | None = None
         self._own: tuple[TransactionDatabase, ItemSecret] | None = None  # None in a preparation
         self._federation: FederationFile | None = None
@@ -110,6 +113,10 @@ class SiteMember:
             self._audit.close()
             self._audit = None
 
+    @property
+    def _peer(self) -> str:
+        return f"NVFlare job {self._job}"
+
     # -- what leaves the site -----------------------------------------------------------------------------------
 
     def _answered(self, frame: bytes) -> bytes:
@@ -126,8 +133,8 @@ class SiteMember:
         reply = framing.to_bytes(message)
         if self._audit is not None:
             run = None if self._session is None else self._session.run or None
-            peer, preparing = f"NVFlare job {self._job}", self._federation is not None and self._own is None
-            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=peer, preparing=preparing)
+            preparing = self._federation is not None and self._own is None
+            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=self._peer, preparing=preparing)
         else:
             # There is no audit log before the site's files have been read. A refusal contains no data.
             assert isinstance(message, m.Abort)  # noqa: S101  # a session begins only with an audit log
@@ -143,8 +150,7 @@ class SiteMember:
         if session is None and _is_abort(frame):
             return None  # this site took no part, and has said so
         if session is None or guard is None:
-            msg = "the server sent a message before it asked this site to join; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server sent a message before it asked this site to join; it is refused")
         try:
             framing.length_of(frame[: framing.PREFIX_BYTES])
             reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
@@ -163,6 +169,8 @@ class SiteMember:
             self._keep_preparation(received.preparation, guard)
             return
         assert own is not None  # noqa: S101  # set with the session
+        assert self._federation is not None  # noqa: S101
+        assert self._audit is not None  # noqa: S101
         logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
             if session.run and not session.position:
@@ -173,19 +181,25 @@ class SiteMember:
         if table is None:
             kept_none = "found %s itemsets; this site's policy keeps none (results.table)"
             logger.info(kept_none, len(received.table))
-        elif self._results is not None:
-            path = self._results / self._job / CODE_TABLE
-            make_folder_for(path)
-            table.save(path, private=True)
-            logger.info("saved the code table as %s", path)
+        else:
+            place = self._folder_of_job()
+            sent = summarise(self._audit.path, self._peer)
+            how: dict[str, Any] = {"ending": received.ending, "rounds": session.position, "command": AGAIN}
+            record = member_record(self._federation, self.name, received.table, table, own[0], sent=sent, **how)
+            # Not what this site finds alone: mining would keep the job from ending.
+            save_results(table, compared_record(record, received.table, None), place)
+            logger.info("saved the code table and the record of the run in %s", place)
+
+    def _folder_of_job(self) -> Path:
+        """Return the folder of this job, which exists then."""
+        assert self._results is not None  # noqa: S101  # set with the session
+        make_folder_for(self._results / self._job / CODE_TABLE)
+        return self._results / self._job
 
     def _keep_preparation(self, prepared: Preparation, guard: Guard) -> None:
         """Keep the preparation for the search, also for a process that takes over; or leave, as this site has said."""
-        assert self._results is not None  # noqa: S101  # set with the session
-        assert self._federation is not None  # noqa: S101
-        path = self._results / self._job / PREPARATION
-        make_folder_for(path)
-        keep_preparation(prepared, self._federation, path.parent)
+        assert self._federation is not None  # noqa: S101  # set with the session
+        keep_preparation(prepared, self._federation, self._folder_of_job())
         if self.name in prepared.left:
             guard.refused()  # the server learnt that this site shares too little; it must not ask often
             self.note("this site left after the preparation: it shares too little with the others (min_overlap)")
@@ -203,8 +217,7 @@ class SiteMember:
             raise Refused(msg)
         policy = own.policy()
         if why := policy.reasons(federation):
-            msg = f"this site does not take part: {'; '.join(why)}"
-            raise Refused(msg)
+            raise Refused(f"this site does not take part: {'; '.join(why)}")
         self._guard = guard = Guard(policy, federation)
         if (seconds := guard.wait()) > 0:
             self._log(f"remove {guard.refusals.path} to take part at once")
@@ -217,32 +230,39 @@ class SiteMember:
         schema = None if own.data.schema is None else Schema.read(own.data.schema)
         federation.check_schema(schema)
         self._federation = federation
-        trust: RosterSigner = Unsigned()
-        if not policy.policy.unsigned_keys:
-            trust = KitTrust.load(self._kit, federation, self.name)
         if schema is not None:
-            return self._begun_with(_site(schema, own, secret, policy.policy.min_overlap), federation, guard, trust)
+            return self._begun_with(_site(schema, own, secret, policy.policy.min_overlap), federation, guard)
         database = load(own.data.source, **_reading_of(own))
-        for warning in guard.admit(database):
-            self._log(f"warning: {warning}")
-        prepare(federation.federation.variant)
         self._own = database, secret
+        trust = self._ready(federation, guard, database)
         return make_member_session(federation, self.name, database, secret=secret, vocabulary=vocabulary, trust=trust)
 
-    def _begun_with(self, site: Site, federation: FederationFile, guard: Guard, trust: RosterSigner) -> MemberSession:
-        """Begin the preparation, or the search if this site has the preparation of this job."""
-        assert self._results is not None  # noqa: S101  # set with the audit log
-        for warning in guard.admit(site.conformed):
+    def _ready(
+        self, file: FederationFile, guard: Guard, data: TransactionDatabase | Conformed, *, preparing: bool = False
+    ) -> RosterSigner:
+        """Check the ledger and compile what the session needs; return what signs for this site."""
+        self._guard = guard
+        for warning in guard.admit(data, preparing=preparing):
             self._log(f"warning: {warning}")
-        prepare(federation.federation.variant)
-        prepared = find_preparation(None, federation, self._results / self._job)
+        prepare(file.federation.variant)
+        if guard.policy.policy.unsigned_keys:
+            return Unsigned()
+        return KitTrust.load(self._kit, file, self.name)
+
+    def _begun_with(self, site: Site, federation: FederationFile, guard: Guard) -> MemberSession:
+        """Begin the preparation, or the search if this site has the preparation."""
+        prepared = self._prepared(federation)
         if prepared is None:
-            members = federation.federation.members
-            return MemberSession(self.name, MemberInput.preparing(site, members, federation.preparing(), trust))
+            trust = self._ready(federation, guard, site.conformed, preparing=True)
+            own = MemberInput.preparing(site, federation.federation.members, federation.preparing(), trust)
+            return MemberSession(self.name, own)
+        if self.name in prepared.left:
+            raise Refused("this site left after the preparation")
         if prepared.left:
-            msg = f"{', '.join(prepared.left)} left after the preparation, so the job stops"
-            raise Refused(msg)
-        database = prepared.database(site.schema, site.conformed, site.secret)
+            federation = federation.without(prepared.left)
+            guard = guard.without(federation)
+            self._log(f"{', '.join(prepared.left)} left after the preparation; the search goes on without")
+        database = prepared.database(site.schema, site.conformed, site.secret, strict=bool(self._preparation))
         self._own = database, site.secret
         return make_member_session(
             federation,
@@ -250,9 +270,20 @@ class SiteMember:
             database,
             secret=site.secret,
             vocabulary=prepared.vocabulary(site.secret.fingerprint),
-            trust=trust,
+            trust=self._ready(federation, guard, site.conformed),
             prepared=prepared.digest(),
         )
+
+    def _prepared(self, federation: FederationFile) -> Preparation | None:
+        """Return the preparation of this job, or the one that it starts from if this site has taken part in that."""
+        assert self._results is not None  # noqa: S101  # set with the audit log
+        if not self._preparation:
+            return find_preparation(None, federation, self._results / self._job)
+        for path in sorted(self._results.glob(f"*/{PREPARATION}")):
+            kept = Preparation.read(path, Outline.parse(federation.schema.outline or ""))
+            if (kept.digest().hex(), kept.federation) == (self._preparation, federation.digest()):
+                return kept
+        raise Refused("the job starts from a preparation that this site does not have; export the job without it")
 
 
 def _is_abort(frame: bytes) -> bool:

@@ -14,6 +14,7 @@ import copy
 import logging
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from fedslim.engines.member import SiteMember
 from fedslim.engines.server import Serving
 from fedslim.engines.startup_kit import KitCheck
 from fedslim.errors import RunError
+from fedslim.federated.folder import find_preparation
 from fedslim.format import printable
 from fedslim.protocol.member import CANNOT
 from fedslim.settings.federation_file import FederationFile
@@ -70,9 +72,11 @@ class FedslimServer:
         _set_up_logs()
         context, workspace = collab.fl_ctx, collab.workspace
         job = context.get_job_id()
-        file = FederationFile.read(Path(workspace.get_app_config_dir(job)) / FEDERATION)
-        keys = KitCheck.read(Path(workspace.get_startup_kit_dir()), file)
-        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, keys=keys)
+        config = Path(workspace.get_app_config_dir(job))
+        file = FederationFile.read(config / FEDERATION)
+        keys = partial(KitCheck.read, Path(workspace.get_startup_kit_dir()))
+        kept = find_preparation(None, file, config)
+        serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, keys=keys, kept=kept)
         _commands(context.get_engine(), serving)
         serving.serve(_call)
 
@@ -121,8 +125,9 @@ def _commands(engine: Any, serving: Serving) -> None:
 class FedslimMember:
     """Passes frames between the server and the member at a site."""
 
-    def __init__(self) -> None:
+    def __init__(self, preparation: str = "") -> None:
         self._member: SiteMember | None = None
+        self._preparation = preparation
 
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
@@ -134,6 +139,7 @@ class FedslimMember:
             collab.site_name,
             kit=Path(workspace.get_startup_kit_dir()),
             job=collab.fl_ctx.get_job_id(),
+            preparation=self._preparation,
         )
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -141,8 +147,7 @@ class FedslimMember:
         """Answer a frame of the server; refuse other callers, because other sites could call this too."""
         member = self._member
         if collab.caller != RESERVED or not isinstance(frame, bytes) or member is None:
-            msg = f"only the server may call this, not {collab.caller}"
-            raise PermissionError(msg)
+            raise PermissionError(f"only the server may call this, not {collab.caller}")
         try:
             return member.answer(frame)
         except Exception:  # noqa: BLE001  # no details may leave the site

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +18,9 @@ import numpy as np
 
 from fedslim import __version__
 from fedslim.data import TransactionDatabase, load
-from fedslim.data.arrow import needed, parquet_table
-from fedslim.data.columns import MISSING, TextColumn
-from fedslim.data.encoding import EncodedTable, Encoding
+from fedslim.data.arrow import needed, parquet_tables
+from fedslim.data.columns import MISSING, Column, EncodedTable
+from fedslim.data.encoding import Encoding
 from fedslim.data.fimi import stem
 from fedslim.data.readers import parquet_files
 from fedslim.mdl.cover_state import CoverState
@@ -48,6 +49,7 @@ class Part(NamedTuple):
     of: int
     options: Mapping[str, Any]  # of `load`
     files: tuple[Path, ...] = ()
+    places: tuple[range, ...] = ()  # of the rows of these files among all rows
     cells: int = 0  # in these files
     rows: TransactionDatabase | None = None
 
@@ -69,35 +71,39 @@ def divide(source: str | TransactionDatabase, workers: int, options: Mapping[str
         places = [np.arange(k, source.transactions, workers) for k in range(workers)]
         taken = [replace(source.take(place), encoding=source.encoding) for place in places]
         return [Part(source.name, k, workers, {}, rows=rows) for k, rows in enumerate(taken)]
-    files = _separate_files(Path(source), options.get("schema"))
+    files, columns = _separate_files(Path(source), options.get("schema"))
     if len(files) < 2:  # noqa: PLR2004  # one file cannot be divided
         return [Part(source, k, workers, options) for k in range(workers)]
     hands: list[list[Path]] = [[] for _ in range(min(workers, len(files)))]
-    cells = [0] * len(hands)
-    for size, file in sorted(((size, file) for file, size in files.items()), reverse=True):
-        least = cells.index(min(cells))
+    rows = [0] * len(hands)
+    for size, file in sorted(((len(place), file) for file, place in files.items()), reverse=True):
+        least = rows.index(min(rows))
         hands[least].append(file)
-        cells[least] += size
-    return [Part(source, k, len(hands), options, tuple(sorted(hand)), cells[k]) for k, hand in enumerate(hands)]
+        rows[least] += size
+    return [
+        Part(source, k, len(hands), options, tuple(hand), tuple(map(files.__getitem__, hand)), rows[k] * columns)
+        for k, hand in enumerate(map(sorted, hands))
+    ]
 
 
-def _separate_files(path: Path, schema: Schema | None) -> dict[Path, int]:
-    """Return the files that can be read one without the other, and the number of cells in each."""
+def _separate_files(path: Path, schema: Schema | None) -> tuple[dict[Path, range], int]:
+    """Return the files that can be read one without the other, with the places of their rows, and their columns."""
     found = parquet_files(path)
     if found is None or schema is None or schema.is_long or any(rule.range for rule in schema.columns.values()):
-        return {}  # a plausible range is compared with the median of all rows
+        return {}, 0  # a plausible range is compared with the median of all rows
     place = list(map(str, found)) if isinstance(found, list) else str(found)
     parts = list(needed("pyarrow.dataset", str(path), "tables").dataset(place, format="parquet").get_fragments())
     fields = parts[0].physical_schema
     if any("=" in str(Path(part.path).parent) or not part.physical_schema.equals(fields) for part in parts):
-        return {}  # folders are named after values, or one file has numbers where another one has texts
+        return {}, 0  # folders are named after values, or one file has numbers where another one has texts
     texts = {field.name for field in fields if not str(field.type).startswith(_NUMBERS)}
-    nothing = EncodedTable([TextColumn(name, np.empty(0, np.int32), []) for name in fields.names], "", str(path))
+    nothing = EncodedTable([Column.of_texts(name, np.empty(0, np.int32), []) for name in fields.names], "", str(path))
     for column in Conformed(schema, nothing).report:
         if column.kind == "numeric" and column.found in texts and schema.columns[str(column.name)].decimal is None:
-            return {}  # the decimal mark of a text depends on all others
-    sizes = {Path(part.path): part.count_rows() * len(fields) for part in parts}
-    return {file: size for file, size in sizes.items() if size}
+            return {}, 0  # the decimal mark of a text depends on all others
+    ends = list(accumulate((part.count_rows() for part in parts), initial=0))
+    places = {Path(part.path): range(*ends[k : k + 2]) for k, part in enumerate(parts)}
+    return {file: place for file, place in places.items() if place}, len(fields)
 
 
 class RowWorker:
@@ -116,7 +122,7 @@ class RowWorker:
         part = self._part
         if part.files:
             files = list(part.files) if len(part.files) > 1 else part.files[0]
-            self._table = parquet_table(files, name=stem(Path(part.source)))
+            self._table = next(parquet_tables(files, name=stem(Path(part.source))))
             self._site = conform(part.options["schema"], self._table)
             return __version__, None, self._site.occurrences
         self._database = whole = load(part.source, **part.options) if part.rows is None else part.rows
@@ -147,6 +153,12 @@ class RowWorker:
             move.put_to(self._state)
         return question.put_to(self._state)
 
+    def on_rows(self, function: Callable[..., Any], *about: Any) -> Any:
+        """Call a function with the rows, their numbers among the rows of all workers, and the arguments."""
+        part, n = self._part, self._database.transactions
+        places = part.places or (range(part.number, part.number + part.of * n, part.of),)
+        return function(self._database, np.concatenate([np.array(place, np.int64) for place in places]), *about)
+
     # -- agreeing on items --------------------------------------------------------------------------------------
 
     def order_values(self, columns: Sequence[str]) -> list[int]:
@@ -171,9 +183,8 @@ class RowWorker:
         assert self._table is not None  # noqa: S101
         found, rows = {}, self._site.first_rows(agreed)
         for column in self._table.columns:
-            codes, distinct = column.distinct()
-            shown = codes[rows.get(column.name, [])].tolist()
-            found[column.name] = [text_of_value(distinct[code]) for code in shown if code != MISSING]
+            shown = column.codes[rows.get(column.name, [])].tolist()
+            found[column.name] = [text_of_value(column.values[code]) for code in shown if code != MISSING]
         return found
 
 
@@ -205,7 +216,7 @@ def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
             texts.setdefault(name, {}).update(dict.fromkeys(shown))
     rows = np.arange(max(map(len, texts.values())), dtype=np.int32)
     shown = [
-        TextColumn(n, np.where(rows < len(all_), rows, MISSING).astype(np.int32), list(all_))
+        Column.of_texts(n, np.where(rows < len(all_), rows, MISSING).astype(np.int32), list(all_))
         for n, all_ in texts.items()
     ]
     vocabulary = conform(schema, EncodedTable(shown, "", "all files")).items(agreed).vocabulary

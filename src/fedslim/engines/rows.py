@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,8 +104,7 @@ class Driver:
             except WorkerLostError as error:
                 logger.warning("worker %s of %s is started again: %s", k + 1, len(self._parts), error)
                 reason, ticket = error, None
-        msg = f"worker {k + 1} of {len(self._parts)} was lost {MAX_LOST} times at the same point: {reason}"
-        raise RunError(msg)
+        raise RunError(f"worker {k + 1} of {len(self._parts)} was lost {MAX_LOST} times at the same point: {reason}")
 
     def _again(self, k: int, method: str, *about: Any) -> Any:
         self._workers[k] = worker = self._engine.start(self._parts[k], again=True)
@@ -141,13 +142,12 @@ class Driver:
             msg = f"the workers have fedslim {min(set(versions) - {__version__})}, not {__version__}; install the same"
             raise RunError(msg)
         if len({one and one.vocabulary for one in found}) > 1:
-            msg = f"{first.source}: workers read different items; give them the same data"
-            raise DataError(msg)
+            raise DataError(f"{first.source}: workers read different items; give them the same data")
         self._check_memory(sizes, ENCODING_BYTES if found[0] is None else STATE_BYTES)
         items = found[0] or agree_on_items(first.options["schema"], self.every)
         transactions = sum(self.every("encode", items))
         self.every("begin", sum(sizes) >= PAYS_TO_KEEP_PAIRS)
-        rows = RowsElsewhere(self.ask, items.vocabulary, transactions, items.encoding)
+        rows = RowsElsewhere(self.ask, items.vocabulary, transactions, items.encoding, partial(self.every, "on_rows"))
         if journal is not None:
             supports = add_up(self.every("answer", [], Supports()))
             content = "\0".join((*items.vocabulary, str(rows.transactions))).encode("utf-8", "surrogatepass")
@@ -235,9 +235,10 @@ def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
         MissingExtraError: Ray is not installed.
     """
     ray = engine("ray")
+    if workers is not None and workers < 1:
+        raise ParameterError(f"workers must be a whole number of at least 1 or None, not {workers!r}")
     if not isinstance(data, TransactionDatabase) and is_stdin(Path(data)):
-        msg = "-: several workers cannot read standard input; save the data, and give their path"
-        raise ParameterError(msg)
+        raise ParameterError("-: several workers cannot read standard input; save the data, and give their path")
     if not isinstance(data, TransactionDatabase):
         here = not is_url(data) and is_source(data)  # not a name
         data = str(Path(data).absolute()) if here else str(data)
@@ -278,4 +279,6 @@ def mine_on_ray(
     path = None if journal is None else Path(journal)
     about = {name: how[name] for name in how if name not in {"stop", "on_progress"}}
     with rows_on_ray(data, workers=workers, address=address, journal=path, reading=reading, how=about) as rows:
+        if (stop := how.get("stop")) is not None:
+            stop.started = time.monotonic()  # reading is not mining
         return mine(rows, **how)

@@ -4,7 +4,8 @@
     served = serving.serve(call)                  # if it ended early, saves the best table so far and raises
 
 During the run, `status.json` has its progress and `best.json` the best table so far; creating a file `stop` ends the
-run after the current round. The results are codetable.json and run.json, as those of `fedslim server`.
+run after the current round. The results are codetable.json and run.json, as those of `fedslim server`, and with a
+schema preparation.json, from which another job can start.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fedslim.data.atomic import make_folder_for
 from fedslim.engines.exchange import Exchange
 from fedslim.errors import FedslimError, RunError
 from fedslim.federated.accounting import Account, save_served, served_by, table_at_server, write_record
+from fedslim.federated.folder import keep_preparation
 from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from fedslim.federated.accounting import Served
     from fedslim.network.in_process import Trace
     from fedslim.protocol.outcome import Outcome
+    from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck
     from fedslim.settings.federation_file import FederationFile
 
@@ -47,15 +50,26 @@ STATUS_EVERY, SAY_EVERY = 0.5, 5.0
 class Serving:
     """Serves one run of a federation over an engine's calls."""
 
-    def __init__(self, file: FederationFile, folder: Path, *, keys: KeyCheck | None = None) -> None:
-        self._file, self._folder = file, folder
+    def __init__(
+        self,
+        file: FederationFile,
+        folder: Path,
+        *,
+        keys: Callable[[FederationFile], KeyCheck | None] = lambda _file: None,
+        kept: Preparation | None = None,
+    ) -> None:
+        self._file, self._folder, self._keys, self._kept = file, folder, keys, kept
         self._stop = Stop()
-        self._keys = keys
-        self._session = make_server_session(file, run=os.urandom(16), keys=keys)
-        self._account = Account(self._session)
+        self._begin()
         self._first: float | None = None  # when the first round ended
         self._last = 0.0
         self._next_status = self._next_line = 0.0
+
+    def _begin(self) -> None:
+        """Begin the preparation, or the search if there is nothing to prepare; members that left are not in it."""
+        file = self._file if self._kept is None else self._file.without(self._kept.left)
+        self._session = make_server_session(file, run=os.urandom(16), keys=self._keys(file), prepared=self._kept)
+        self._account = Account(self._session)
 
     def stop(self) -> None:
         """End the run before the next round with the best table so far; can be called from any thread."""
@@ -86,8 +100,10 @@ class Serving:
         make_folder_for(self._folder / STATUS)
         prepare(self._file.federation.variant)
         logger.info("waiting for %s", ", ".join(self._session.members))
-        if self._file.prepares:
+        if self._file.prepares and self._kept is None:
             self._prepare(call)
+        if self._kept is not None:
+            keep_preparation(self._kept, self._file, self._folder)
         exchange = self._exchange(call)
         try:
             outcome, lost = exchange.run(), None
@@ -105,28 +121,21 @@ class Serving:
     def _exchange(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> Exchange:
         waits = self._file.timeouts
         return Exchange(
-            self._session,
-            call,
-            answer=waits.answer,
-            grace=waits.grace,
-            trace=self._trace,
-            stopping=self._stopping,
+            self._session, call, answer=waits.answer, grace=waits.grace, trace=self._trace, stopping=self._stopping
         )
 
     def _prepare(self, call: Callable[[Mapping[str, bytes], float], Collected]) -> None:
-        """Serve the preparation, and go on to the search; a job needs all its sites, so it ends if one leaves."""
+        """Serve the preparation, and go on to the search, without members that left if the file says so."""
         try:
-            prepared = self._exchange(call).run().preparation
+            self._kept = prepared = self._exchange(call).run().preparation
             assert prepared is not None  # noqa: S101  # the session was a preparation
-            if prepared.left:
-                msg = f"{', '.join(prepared.left)} left after the preparation, sharing too little with the others"
-                raise RunError(msg)  # noqa: TRY301  # the status says so, as for any other end
+            logger.info("the preparation is complete: %s items", len(prepared.ids))
+            for name in prepared.left:
+                logger.warning("%s left after the preparation, sharing too little with the others", name)
+            self._begin()
         except RunError as error:
             self._write_status(str(error))
             raise
-        logger.info("the preparation is complete: %s items", len(prepared.ids))
-        self._session = make_server_session(self._file, run=os.urandom(16), keys=self._keys, prepared=prepared)
-        self._account = Account(self._session)
 
     def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
         served = served_by(self._session, outcome, self._account, lost, untold)

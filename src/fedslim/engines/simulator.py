@@ -45,8 +45,8 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
 from fedslim.network.traffic import Communication
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.federation_keys import LARGEST
-from fedslim.settings.new_federation import write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy
 from fedslim.settings.site_file import write_site_file
@@ -109,8 +109,7 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     named = named_databases(databases)
     check_run(variant, True, max_time, max_rounds, seed)  # always masked here
     if len(named) == 1:
-        msg = "there is only one member; a federation over NVFlare needs at least two"
-        raise ParameterError(msg)
+        raise ParameterError("there is only one member; a federation over NVFlare needs at least two")
     check_smallest(variant, len(named), min_count, min_members_with)
     width = width_of(variant, width)
     check_effort(variant, effort)

@@ -3,7 +3,7 @@
     trust = KitTrust.load(startup_folder, file, "north")
 
 NVFlare's provisioning gives every site a key, and a certificate of the project's root CA with the site's name. Members
-sign the same statements as over fedslim's own transport (`trust/anchor.py`), but with NVFlare's RSA keys and
+sign the same statements as over fedslim's own transport (`trust/identity.py`), but with NVFlare's RSA keys and
 without a revocation list. Whoever provisions the project can impersonate any site.
 """
 
@@ -73,8 +73,7 @@ class KitCheck:
         """
         name = statement.name
         if name not in self.members:
-            msg = f"{name!r} is not a member of this federation; its signature is not accepted"
-            raise UntrustedError(msg)
+            raise UntrustedError(f"{name!r} is not a member of this federation; its signature is not accepted")
         try:
             presented = x509.load_der_x509_certificate(certificate)
             presented.verify_directly_issued_by(self.root)
@@ -132,8 +131,7 @@ class KitTrust(KitCheck):
         try:
             made.check(name, b"", made.certificate, made.sign(b""))
         except UntrustedError as error:
-            msg = f"{folder}: other members would refuse this startup kit: {error}"
-            raise CertificateError(msg) from None
+            raise CertificateError(f"{folder}: other members would refuse this startup kit: {error}") from None
         return made
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedslim.data import KINDS, data_names, locate, public_sets
 from fedslim.data.generators import MAX_TRANSACTIONS
@@ -60,19 +60,18 @@ class Cell:
         """The data, setting, seed and width: cells of one group share the partition and the tables to compare with."""
         return self.data, self.setting, self.seed, self.width
 
-    def as_dict(self) -> dict[str, str | int]:
+    def as_dict(self) -> dict[str, Any]:
         """Return all fields, for records and for the worker process."""
         s = self.setting
-        named: dict[str, str | int] = {"scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
-        width: dict[str, str | int] = {"width": self.width} if self.variant == "x" else {}
-        return {"data": self.data, **named, "seed": self.seed, "variant": self.variant, **width}
+        fields = {"data": self.data, "scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
+        fields |= {"seed": self.seed, "variant": self.variant}
+        return fields | {"width": self.width} if self.variant == "x" else fields
 
     @classmethod
-    def of(cls, fields: Mapping[str, str | int]) -> Cell:
+    def of(cls, fields: Mapping[str, Any]) -> Cell:
         """Create a cell from the result of `as_dict`."""
-        setting = Setting(str(fields["scheme"]), int(fields["members"]), int(fields["min_dominant"]))
-        width = int(fields.get("width", 1))
-        return cls(str(fields["data"]), setting, int(fields["seed"]), str(fields["variant"]), width)
+        setting = Setting(fields["scheme"], fields["members"], fields["min_dominant"])
+        return cls(fields["data"], setting, fields["seed"], fields["variant"], fields.get("width", 1))
 
     @property
     def command(self) -> str:
@@ -224,8 +223,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """The data that can be run or shown, and a remark on each data set that cannot."""
 
     names: tuple[str, ...]
@@ -235,30 +233,29 @@ class Resolved:
 def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Collection[str] = ()) -> Resolved:
     """Determine which data are available; Accidents is replaced by its substitutes if it is not.
 
-    Args:
-        datasets: The names of data sets.
-        folder: Additional folder to search for public sets.
-        kept: Data with records, which can be shown even if the data are not available.
-
-    Raises:
-        ParameterError: A name is unknown.
+    `folder` is one more folder to look in; `kept` are data with records, which can be shown without the data.
     """
-    names: list[str] = []
-    remarks: list[str] = []
+    names, remarks = list[str](), list[str]()
     public = {record.name for record in public_sets()}
+
+    def is_there(name: str) -> bool:
+        if name not in public or name in kept:
+            return True
+        try:
+            locate(name, folder=folder)
+        except DataError:
+            return False
+        return True
+
     for name in datasets:
-        if name in public and not (name in kept or _is_available(name, folder)):
-            if name != ACCIDENTS:
-                remarks.append(f"{name} is left out: the file is missing (fedslim data get {name}, or --from FOLDER)")
-                continue
-            names += [
-                other for other in STAND_INS if other not in public or other in kept or _is_available(other, folder)
-            ]
-        elif name in public or name in data_names() or _is_generated(name):
+        if not (name in public or name in data_names() or _is_generated(name)):
+            raise ParameterError(f"there is no data set named {name!r:.80}; choose from `fedslim data list`")
+        if is_there(name):
             names.append(name)
+        elif name == ACCIDENTS:
+            names += filter(is_there, STAND_INS)
         else:
-            msg = f"there is no data set named {name!r:.80}; choose from `fedslim data list`"
-            raise ParameterError(msg)
+            remarks.append(f"{name} is left out: the file is missing (fedslim data get {name}, or --from FOLDER)")
     return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
 
 
@@ -269,11 +266,3 @@ def _is_generated(name: str) -> bool:
         return kind in KINDS
     digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MAX_TRANSACTIONS))
     return kind in KINDS and digits and 1 <= int(size) <= MAX_TRANSACTIONS
-
-
-def _is_available(name: str, folder: str | Path | None) -> bool:
-    try:
-        locate(name, folder=folder)
-    except DataError:
-        return False
-    return True

@@ -20,19 +20,23 @@ def _row(*values: float) -> Figures:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _centralised(L_percent: float, itemsets: int, candidates: float) -> Figures:  # noqa: N803  # the paper's name
-    return {"L_percent": L_percent, "itemsets": itemsets, "candidates": candidates}
+def _in_one_place(*values: float) -> Figures:
+    return dict(zip(COLUMNS[:3], values, strict=True))
+
+
+def _gap(*values: float) -> Figures:
+    return dict(zip(("gap", "gap_recovered", "grr", "wr50", "wr100"), values, strict=True))
 
 
 CENTRALISED: Mapping[str, Figures] = {
-    "ionosphere": _centralised(49.70, 240, 294e3),
-    "chess": _centralised(14.70, 292, 20e3),
-    "mushroom": _centralised(18.50, 340, 16e3),
-    "pendigits": _centralised(39.40, 1347, 394e3),
-    "letter": _centralised(33.40, 1599, 521e3),
-    "adult": _centralised(22.80, 1201, 199e3),
-    "connect": _centralised(12.30, 1670, 297e3),
-    "accidents": _centralised(31.10, 2018, 21e3),
+    "ionosphere": _in_one_place(49.70, 240, 294e3),
+    "chess": _in_one_place(14.70, 292, 20e3),
+    "mushroom": _in_one_place(18.50, 340, 16e3),
+    "pendigits": _in_one_place(39.40, 1347, 394e3),
+    "letter": _in_one_place(33.40, 1599, 521e3),
+    "adult": _in_one_place(22.80, 1201, 199e3),
+    "connect": _in_one_place(12.30, 1670, 297e3),
+    "accidents": _in_one_place(31.10, 2018, 21e3),
 }
 """All data in one place, mined by the C++ SLIM of 2012 (first rows of Table 2)."""
 
@@ -91,11 +95,6 @@ NONIID: Mapping[tuple[str, int, str], Figures] = {
     ("support-quantity-skew", 4, "so"): _row(34.13, 1498, 1576, 1516, 99.38 * GIGA, 0.459, 0.636, 0.796),
 }
 """Accidents, ten members, by skew, minimum size of dominant itemsets and variant (Table 7)."""
-
-
-def _gap(gap: int, recovered: int, grr: float, wr50: float, wr100: float) -> Figures:
-    return {"gap": gap, "gap_recovered": recovered, "grr": grr, "wr50": wr50, "wr100": wr100}
-
 
 GAP: Mapping[tuple[str, str], Figures] = {
     ("chess", "sa"): _gap(184, 164, 0.891, 0.933, 0.932),

@@ -29,7 +29,7 @@ RESULTS = "results"
 """The default folder for records."""
 
 _MAX_REASON = 10_000
-_PARTS = 4  # parts of a file name after the data: setting, seed, variant, json
+_PARTS = 4  # of a file name: data, setting, seed, variant
 
 
 class Store:
@@ -50,11 +50,7 @@ class Store:
             return False
 
     def load(self, cell: Cell) -> RunRecord | None:
-        """Return the record of a cell; None if it was not run.
-
-        Raises:
-            InputError: The file is not a record of this cell.
-        """
+        """Return the record of a cell; None if it was not run."""
         path = self.path(cell)
         if not path.exists():
             return None
@@ -86,29 +82,25 @@ class Store:
         with path.open("rb") as stream:
             return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "unknown reason"
 
-    def failed(self, experiment: Experiment) -> list[Path]:
-        """Return the files about failed cells of an experiment, for any data and seed."""
-        settings = {str(setting) for setting in experiment.settings}
-        names = {
-            path: path.name.removesuffix(FAILED).rsplit(".", _PARTS - 1) for path in self.folder.glob(f"*{FAILED}")
-        }
-        return sorted(path for path, name in names.items() if len(name) == _PARTS and name[1] in settings)
-
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}{FAILED}"
 
-    def records(self, experiment: Experiment) -> list[Path]:
-        """Return the record files of an experiment, for any data and seed."""
-        settings = {str(setting) for setting in experiment.settings}
-        return [path for path in self._files() if path.name.rsplit(".", _PARTS)[1] in settings]
+    def failed(self, experiment: Experiment) -> list[Path]:
+        """Return the files about failed cells of an experiment, for any data and seed."""
+        return self._files(FAILED, experiment)
+
+    def records(self, experiment: Experiment | None = None) -> list[Path]:
+        """Return the record files of an experiment, or of all, for any data and seed."""
+        return self._files(".json", experiment)
+
+    def _files(self, ending: str, experiment: Experiment | None) -> list[Path]:
+        settings = None if experiment is None else set(map(str, experiment.settings))
+        parts = {path: _parts(path, ending) for path in sorted(self.folder.glob(f"*{ending}"))}
+        return [p for p, name in parts.items() if len(name) == _PARTS and (settings is None or name[1] in settings)]
 
     def datasets(self, experiment: Experiment | None = None) -> set[str]:
         """Return the data sets with records, of one experiment or of any."""
-        files = self._files() if experiment is None else self.records(experiment)
-        return {_file_name(path.name.rsplit(".", _PARTS)[0]) for path in files}
-
-    def _files(self) -> list[Path]:
-        return [path for path in sorted(self.folder.glob("*.json")) if path.name.count(".") >= _PARTS]
+        return {_data_name(_parts(path, ".json")[0]) for path in self.records(experiment)}
 
     def add_references(self, cell: Cell, folder: str | Path | None) -> None:
         """Add comparisons with the tables of other systems to an existing record that lacks them."""
@@ -135,7 +127,11 @@ class Store:
         return self.folder / "centralised" / name
 
 
-def _file_name(data: str) -> str:
+def _parts(path: Path, ending: str) -> list[str]:
+    return path.name.removesuffix(ending).rsplit(".", _PARTS - 1)
+
+
+def _data_name(data: str) -> str:
     """Return the name of the data from a file name, in which a dash replaces the colon; see `Cell.key`."""
     kind, dash, size = data.rpartition("-")
     return f"{kind}:{size}" if dash and kind in KINDS and size.isdecimal() else data

@@ -7,7 +7,7 @@ table.head, table.rows, table.remarks
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -78,9 +78,9 @@ class CellOutcome:
 
 def outcomes(cells: Iterable[Cell], store: Store) -> list[CellOutcome]:
     """Group cells that differ only in their seed, and load their records."""
-    rows: dict[tuple[str, Setting, str, int], list[Cell]] = {}
+    rows = defaultdict[Any, list["Cell"]](list)
     for cell in cells:
-        rows.setdefault((cell.data, cell.setting, cell.variant, cell.width), []).append(cell)
+        rows[cell.data, cell.setting, cell.variant, cell.width].append(cell)
     found = []
     for row in rows.values():
         results = [store.look(cell) for cell in row]
@@ -101,12 +101,16 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
     seen: set[tuple[str, int]] = set()
     for outcome in found:
         cell = outcome.cells[0]
+        place = cell.data, cell.width  # what decides the table of all data in one place
+        if columns is FOUND and place not in seen:
+            seen.add(place)
+            known = next((o for o in found if (o.cells[0].data, o.cells[0].width) == place and o.records), None)
+            if known is not None:
+                name = [cell.data, *([""] if several else []), f"one place, width {cell.width}"]
+                ours = {figure: known.mean(f"centralised_{figure}") for figure in ("L_percent", "itemsets")}
+                papers = paper.CENTRALISED.get(standing_for(cell.data)) if cell.width == 1 else None
+                _add(table, name, FOUND, ours, papers)
         name = [cell.data, *([_setting(cell.setting)] if several else []), _variant(cell)]
-        if columns is FOUND and _place(cell) not in seen:
-            seen.add(_place(cell))
-            known = [o for o in found if _place(o.cells[0]) == _place(cell) and o.records]
-            if known:
-                _add_centralised(table, known[0], several=several)
         if outcome.missing is None:
             ours = {column.name: outcome.mean(column.name) for column in columns}
             _add(table, name, columns, ours, experiment.paper(cell))
@@ -114,18 +118,6 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
             table.rows.append([*name, outcome.missing, *([""] * len(columns))])
         table.remarks += _remarks(outcome)
     return table
-
-
-def _add_centralised(table: ResultTable, outcome: CellOutcome, *, several: bool) -> None:
-    data, width = _place(outcome.cells[0])
-    ours = {name: outcome.mean(f"centralised_{name}") for name in ("L_percent", "itemsets")}
-    name = [data, *([""] if several else []), f"one place, width {width}"]
-    _add(table, name, FOUND, ours, paper.CENTRALISED.get(standing_for(data)) if width == 1 else None)
-
-
-def _place(cell: Cell) -> tuple[str, int]:
-    """Return what decides the table of all data in one place."""
-    return cell.data, cell.width
 
 
 def _add(
@@ -168,7 +160,9 @@ def _remarks(outcome: CellOutcome) -> list[str]:
     remarks = []
     if outcome.records and len(outcome.records) < len(outcome.cells):
         remarks.append(f"{outcome.name}: {len(outcome.records)} of {len(outcome.cells)} seeds")
-    remarks += [f"{outcome.name}: failed: {_reason(why)}" for why in dict.fromkeys(outcome.failures)]
+    for why in dict.fromkeys(outcome.failures):
+        reason = _PYTHON_NAME.sub("", why.splitlines()[-1])  # the last line, without the name of the exception
+        remarks.append(f"{outcome.name}: failed: {reason}")
     early = sorted({str(r.figures["ending"]) for r in outcome.records if not r.figures["converged"]})
     if early:
         remarks.append(f"{outcome.name}: not converged; ended: {', '.join(early)}")
@@ -178,22 +172,13 @@ def _remarks(outcome: CellOutcome) -> list[str]:
     return remarks
 
 
-def _reason(failure: str) -> str:
-    """Return the last line of a failure, without the name of the Python exception."""
-    return _PYTHON_NAME.sub("", failure.splitlines()[-1])
-
-
 def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
     """Return the table of comparisons with other systems."""
     table = ResultTable(["data", "reference", "variant", "matched", "F1", "WR@50", "WR@100", "ρ"], 3)
     for outcome in outcomes(cells, store):
-        if not outcome.records:
-            continue
-        systems = dict.fromkeys(each.reference for record in outcome.records for each in record.agreements)
-        for system in systems.keys() - {CENTRALISED}:
-            found = [
-                each.figures for record in outcome.records for each in record.agreements if each.reference == system
-            ]
+        agreements = [each for record in outcome.records for each in record.agreements]
+        for system in {each.reference for each in agreements} - {CENTRALISED}:
+            found = [each.figures for each in agreements if each.reference == system]
             scores = [f"{fmean(f[name] for f in found):.3f}" for name in ("f1", "wr50", "wr100", "rho")]
             row = [outcome.cells[0].data, system, _variant(outcome.cells[0])]
             table.rows.append([*row, f"{fmean(f['matched'] for f in found):,.0f}", *scores])
@@ -237,12 +222,8 @@ def _difference(column: FigureColumn, ours: float | None, papers: float | None) 
 def as_markdown(table: ResultTable) -> str:
     """Return the table as Markdown."""
     align = ["---"] * table.labels + ["---:"] * (len(table.head) - table.labels)
-    lines = [_line(table.head), _line(align), *map(_line, table.rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (table.head, align, *table.rows)]
+    return "".join(f"| {line} |\n" for line in lines)
 
 
 # -- the document of all results --------------------------------------------------------------------------------------
@@ -260,11 +241,7 @@ they may not fit tables made from other records.
 
 
 def document(store: Store, prose: str | Path, *, folder: str | Path | None = None, seeds: int = 1) -> str:
-    """Return the document as Markdown: tables, each with a paragraph written by hand, from PROSE/NAME.md.
-
-    Raises:
-        InputError: There are no records, or a paragraph is missing.
-    """
+    """Return the document as Markdown: tables, each with a paragraph written by hand, from PROSE/NAME.md."""
     parts = [HEAD]
     records: dict[str, RunRecord] = {}  # a cell may belong to several experiments
     for experiment in EXPERIMENTS.values():

@@ -19,17 +19,14 @@ from fedslim.experiments.store import Store, reference_tables
 from fedslim.federated import compare, divide, mine_alone, simulate
 from fedslim.federated.records import simulation_record
 from fedslim.federated.simulation import prepare
+from fedslim.mdl.covering import worth
 from fedslim.mdl.mining import mine
-from fedslim.mdl.worth import worth
 from fedslim.metrics import predict_gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fedslim.data import Partition
     from fedslim.federated import Simulation
-    from fedslim.federated.comparison import MinedAlone
-    from fedslim.mdl.codetable import CodeTable
 
     Tell = Callable[[Cell, str, str], None]
 
@@ -72,32 +69,24 @@ class _Group:
     ) -> None:
         self._store, self._doing = store, doing
         doing(f"reading {cell.data}")
-        self._database = load(cell.data, folder=folder)
-        self._digest = self._database.digest()
-        self._centralised = self._table_of_all(cell.data, cell.width)
-        self._partition = self._divide(cell)
+        database = load(cell.data, folder=folder)
+        self._digest = database.digest()
+        centralised = store.centralised(cell.data, self._digest, cell.width)
+        if centralised is None:
+            doing("mining all data in one place")
+            centralised = mine(database, width=cell.width).table
+            store.keep_centralised(cell.data, self._digest, cell.width, centralised)
+        self._centralised, setting = centralised, cell.setting
+        how: dict[str, Any] = {"min_dominant": setting.min_dominant} if setting.min_dominant else {}
+        how |= {"members": setting.members, "seed": cell.seed}
+        table = centralised if cell.width == 1 else None  # a partition does not depend on the width
+        self._partition = divide(database, setting.scheme, table=table, **how)
         doing("mining each member alone")
-        alone = mine_alone(self._partition.parts, self._centralised, width=cell.width)
-        assert alone is not None  # noqa: S101  # None only if it was stopped
-        self._alone: MinedAlone = alone
+        self._alone = mine_alone(self._partition.parts, centralised, width=cell.width)
+        assert self._alone is not None  # noqa: S101  # None only if it was stopped
         doing("computing the gains of the itemsets in the table of all data")
-        gains = worth(self._database, self._centralised)
-        self._predicted = predict_gap(self._centralised, gains, self._alone.gap).as_dict()
+        self._predicted = predict_gap(centralised, worth(database, centralised), self._alone.gap).as_dict()
         self._others = reference_tables(references, cell.data)
-
-    def _table_of_all(self, data: str, width: int) -> CodeTable:
-        table = self._store.centralised(data, self._digest, width)
-        if table is None:
-            self._doing("mining all data in one place")
-            table = mine(self._database, width=width).table
-            self._store.keep_centralised(data, self._digest, width, table)
-        return table
-
-    def _divide(self, cell: Cell) -> Partition:
-        s = cell.setting
-        extra: dict[str, Any] = {"min_dominant": s.min_dominant} if s.min_dominant else {}
-        table = self._centralised if cell.width == 1 else None  # a partition does not depend on the width
-        return divide(self._database, s.scheme, members=s.members, seed=cell.seed, table=table, **extra)
 
     def run(self, cell: Cell) -> str:
         """Run one cell, and return a summary of the result."""

@@ -46,5 +46,4 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"fedslim.federated.{_HOME[name]}"), name)
-    msg = f"module 'fedslim.federated' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'fedslim.federated' has no attribute {name!r}")

@@ -160,11 +160,7 @@ class Served:
             members=len(file.federation.members),
             seconds=self.seconds,
         )
-        return {
-            **found,
-            "reason": None if self.lost is None else str(self.lost),
-            "not_told": list(self.untold),
-        }
+        return {**found, "reason": None if self.lost is None else str(self.lost), "not_told": list(self.untold)}
 
 
 def served_by(

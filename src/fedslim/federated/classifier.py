@@ -5,6 +5,7 @@ model = FedSlimClassifier().fit({"north": rows_a, "south": rows_b}, {"north": cl
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.uses.classifier import ClassTables, classes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from fedslim.federated.simulation import Simulation
 
@@ -51,24 +53,16 @@ class FedSlimClassifier(ClassTables):
     simulations_: tuple[Simulation, ...]
 
     def __init__(  # scikit-learn's flat parameters
-        self,
-        prior: bool = True,
-        width: int = 1,
-        effort: int = 1,
-        max_time: float | None = None,
-        seed: int = 0,
+        self, prior: bool = True, width: int = 1, effort: int = 1, max_time: float | None = None, seed: int = 0
     ) -> None:
-        self.prior = prior
-        self.width = width
-        self.effort = effort
-        self.max_time = max_time
-        self.seed = seed
+        self.prior, self.width, self.effort = prior, width, effort
+        self.max_time, self.seed = max_time, seed
 
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Sequence[Any] | Mapping[str, Any]) -> FedSlimClassifier:  # noqa: N803
         """Find the table of each class with all members; `y` has the classes of each member's rows, as `X` the rows."""
         names, members = members_of(X)
         labels = members_of(y)[1] if names is None or not hasattr(y, "keys") else [y[name] for name in names]  # type: ignore[call-overload]
-        databases, _ = encode_together(members, names)
+        databases, _ = encode_together(members, names, long=False)
         if len(labels) != len(databases):
             msg = f"there are {len(databases)} members, but classes of {len(labels)}; give the classes of each member"
             raise DataError(msg)
@@ -83,11 +77,15 @@ class FedSlimClassifier(ClassTables):
 
 
 def simulate_classes(
-    databases: Mapping[str, TransactionDatabase], labels: Sequence[Sequence[Any]], **how: Any
+    databases: Mapping[str, TransactionDatabase],
+    labels: Sequence[Sequence[Any]],
+    each: Callable[[Any], AbstractContextManager[dict[str, Any]]] = lambda _: nullcontext({}),
+    **how: Any,
 ) -> tuple[Any, tuple[Simulation, ...]]:
     """Return the classes, sorted, and the run of a federation for each; `labels` has the classes of each member's rows.
 
-    Every member takes part in every run, also without rows of the class: who has rows of it stays hidden.
+    Every member takes part in every run, also without rows of the class: who has rows of it stays hidden. `each` is
+    entered for the run of each class, and yields further options of it.
     """
     whole = [label for own in labels for label in own]
     classes, _ = classes_of(whole, sum(map(len, databases.values())))
@@ -97,5 +95,6 @@ def simulate_classes(
             name: database.take(np.flatnonzero(np.asarray(own) == one), name=database.name)
             for (name, database), own in zip(databases.items(), labels, strict=True)
         }
-        runs.append(simulate(parts, **how))
+        with each(one) as more:
+            runs.append(simulate(parts, **how, **more))
     return classes, tuple(runs)

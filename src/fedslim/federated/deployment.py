@@ -18,9 +18,8 @@ from fedslim import __version__
 from fedslim.data.database import TransactionDatabase
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, served_by
-from fedslim.federated.kept_preparation import PREPARATION, PREPARATION_JOURNAL, keep_preparation
-from fedslim.federated.key_trust import KeyTrust, MemberTrust
-from fedslim.federated.sessions import make_member_session, make_server_session, patience
+from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
+from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
 from fedslim.network.journal import Journal, check_folder
 from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
@@ -271,6 +270,8 @@ class DeployedMember:
     def _admit(self, guard: Guard) -> None:
         data = self.database if self.site is None else self.site.conformed
         assert data is not None  # noqa: S101  # there is a database or a site
+        if self.database is not None and self.site is not None and self.site.searched is not None:
+            data = self.site.conformed.take(self.site.searched)
         anew = self.database is None and not self.journal.exists()  # otherwise it is in the ledger already
         for warning in guard.admit(data, preparing=anew):
             logger.warning("warning: %s", warning)
@@ -309,6 +310,8 @@ class DeployedMember:
             self._guard = self._guard.without(self._file)
         given = not (self._out / PREPARATION).exists()  # by the operator, for other data; not found by this run
         database = kept.database(site.schema, site.conformed, self._secret, strict=given)
+        if site.searched is not None:
+            database = database.take(site.searched)
         self._vocabulary = kept.vocabulary(self._secret.fingerprint)
         self._kept = kept
         logger.info("starting from a preparation of %s items (%s)", len(kept.ids), before.federation.name)
@@ -320,8 +323,7 @@ class DeployedMember:
         site = self.site
         assert site is not None  # noqa: S101  # otherwise there is nothing to prepare
         if received.preparation is None:
-            msg = f"the preparation ended early ({received.ending})"
-            raise RunError(msg)
+            raise RunError(f"the preparation ended early ({received.ending})")
         logger.info("%s", received.overlap)
         kept = received.preparation
         keep_preparation(kept, self._file, self._out)
@@ -409,8 +411,7 @@ class DeployedMember:
         found = header.get("digest"), header.get("member"), header.get("protocol")
         if found != (digest, self.session.name, m.PROTOCOL):
             journal.close()
-            msg = f"{path}: the journal is of another federation, member or version; move it away"
-            raise JournalError(msg)
+            raise JournalError(f"{path}: the journal is of another federation, member or version; move it away")
         if records:
             logger.info("rejoining the run: replaying %s messages of its journal", len(records))
         self.session.replay(messages_in(records, str(path)))

@@ -66,8 +66,7 @@ def divide(  # noqa: PLR0913  # keyword-only parameters of all schemes
         (1667, 1667, 1666)
     """
     if scheme not in SCHEMES:
-        msg = f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}"
-        raise ParameterError(msg)
+        raise ParameterError(f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}")
     if scheme == "iid":
         return iid(database, members, seed=seed)
     if scheme == "dirichlet":

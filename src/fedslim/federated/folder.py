@@ -7,7 +7,7 @@
             folder.finish(Finished("server", digest, …))        # now the same command only shows the results
 
 The lock belongs to the operating system, so it ends with the process, however that ends. `set_aside` keeps the results
-of an earlier run apart from those of the next one.
+of an earlier run apart from those of the next one. A preparation is kept here, and found again.
 """
 
 from __future__ import annotations
@@ -21,19 +21,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fedslim.data.atomic import write_whole
-from fedslim.errors import DataError, ParameterError, WriteError
+from fedslim.errors import ConfigurationError, DataError, ParameterError, WriteError
 from fedslim.network.journal import check_folder, check_owner
+from fedslim.protocol.preparation import Outline, Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Self
 
+    from fedslim.settings.federation_file import FederationFile
+
 LOCK, FINISHED = ".lock", "finished.json"
 EARLIER = "earlier"
 RESULTS = ("codetable.json", "run.json", "report.html")
 """The results of a run, and the report that is written beside them by default."""
 MAX_BYTES = 1 << 16
+
+PREPARATION, PREPARATION_JOURNAL = "preparation.json", "preparation.journal"
+"""In the run folders of the server and of members; the journal is there until the preparation is complete."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -133,9 +139,33 @@ def set_aside(folder: Path) -> Path | None:
             path.rename(place / path.name)
     except OSError as error:
         moved = f"the results of an earlier run cannot be moved to {place} ({error.strerror})"
-        msg = f"{folder}: {moved}; choose another folder with --out"
-        raise WriteError(msg) from error
+        raise WriteError(f"{folder}: {moved}; choose another folder with --out") from error
     return place
+
+
+def keep_preparation(made: Preparation, file: FederationFile, out: Path) -> None:
+    """Keep a preparation in the run folder; only then its journal may go."""
+    msgspec.structs.replace(made, federation=file.digest()).write(out / PREPARATION)
+    (out / PREPARATION_JOURNAL).unlink(missing_ok=True)
+
+
+def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Preparation | None:
+    """Return the preparation that was given or that is in the run folder, from an interrupted run; None if none is.
+
+    Raises:
+        ConfigurationError: It belongs to another federation or schema.
+    """
+    path = given or out / PREPARATION
+    if given is None and not path.exists():
+        return None
+    kept = Preparation.read(path, Outline.parse(file.schema.outline or ""))
+    if kept.federation != file.digest():
+        msg = (
+            f"{path}: this preparation belongs to another federation file or schema than {file.path}; start without "
+            "--preparation, in a new run folder"
+        )
+        raise ConfigurationError(msg)
+    return kept
 
 
 def _lock(descriptor: int) -> None:

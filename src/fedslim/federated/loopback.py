@@ -25,7 +25,7 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.settings.new_federation import write_template
+from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import FILE as POLICY
 from fedslim.settings.policy import write_policy
 from fedslim.trust import make_demo_ca
@@ -74,6 +74,7 @@ class Loopback:
         *,
         variant: str = "x",
         limits: Mapping[str, int] = NOTHING_LEFT_OUT,
+        share_labels: str = "none",
         **timeouts: float,
     ) -> Loopback:
         """Write all files of a federation: certificates, federation file, secret, vocabulary, policies and data.
@@ -95,6 +96,7 @@ class Loopback:
         chosen: dict[str, Any] = {
             "items.vocabulary_digest": agreed.digest.hex(),
             "items.secret_fingerprint": secret.fingerprint,
+            "items.share_labels": share_labels,
             **{f"limits.{name}": limit for name, limit in limits.items()},
             **{f"timeouts.{name}": seconds for name, seconds in timeouts.items()},
         }
@@ -103,6 +105,7 @@ class Loopback:
                 folder / "trust" / name / POLICY,
                 policy_variants=[variant],
                 policy_min_members=2,
+                policy_share_labels=share_labels,
                 **{f"policy_{name}": limit for name, limit in limits.items()},
             )
         write_template(made.file, "loopback", members, variant, host=HOST, port=made.port, chosen=chosen)
@@ -142,15 +145,18 @@ class Loopback:
         """Return what the server or a member has written to stderr so far, including before restarts."""
         return (self.folder / f"{who}.err").read_text("utf-8")
 
-    def run(self) -> LoopbackResult:
+    def run(self, *, compare: bool = False) -> LoopbackResult:
         """Start all processes, wait for them and return the result; no process is left running.
+
+        Args:
+            compare: Whether members compare themselves with the others after the run.
 
         Raises:
             RunError: A process failed; the message has its last line of output.
         """
         began = time.monotonic()
         started = {"server": self.start_server()}
-        started |= {name: self.start_member(name, "--no-compare") for name in self.databases}
+        started |= {name: self.start_member(name, *(() if compare else ("--no-compare",))) for name in self.databases}
         try:
             waiting = dict(started)
             while waiting:
@@ -162,8 +168,7 @@ class Loopback:
                         msg = f"{who} exited with {process.returncode}: {(self.said(who).splitlines() or [''])[-1]}"
                         raise RunError(msg)
                 if time.monotonic() - began > MAX_SECONDS:
-                    msg = f"{', '.join(waiting)} did not end within {MAX_SECONDS:.0f} s"
-                    raise RunError(msg)
+                    raise RunError(f"{', '.join(waiting)} did not end within {MAX_SECONDS:.0f} s")
                 time.sleep(0.02)
         finally:
             self.close()

@@ -1,6 +1,6 @@
 """A run record for one member, or for one table: what its owner may know. Nothing of it is sent.
 
-record = member_record(file, "north", received.table, kept, database, audit=audit, command=command, …)
+record = member_record(file, "north", received.table, kept, database, sent=summarise(audit), command=command, …)
 record = compared_record(record, received.table, mine(database).table)
 record = mined_record(table, "visits.csv", "fedslim mine visits.csv")
 """
@@ -15,15 +15,14 @@ import numpy as np
 from fedslim.federated.records import AloneRecord, HistoryStep, MemberRecord, OwnRecord, RunRecord, settings_of, stamp
 from fedslim.metrics import differences, supports_in
 from fedslim.metrics.labelled import usages
-from fedslim.safeguards.audit_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from fedslim.data import TransactionDatabase
     from fedslim.federated.records import Figure
     from fedslim.mdl.codetable import CodeTable
+    from fedslim.safeguards.audit import Summary
     from fedslim.settings.federation_file import FederationFile
 
 
@@ -36,14 +35,13 @@ def member_record(  # noqa: PLR0913  # keyword-only
     *,
     ending: str,
     rounds: int,
-    audit: Path,
+    sent: Summary,
     command: str,
 ) -> RunRecord:
     """Return the record of a member, not compared with anything.
 
-    `table` is the code table that it received, and `kept` the same as its policy lets it be stored.
+    `table` is the code table that it received, `kept` the same as its policy lets it be stored, `sent` what left it.
     """
-    sent = summarise(audit)
     federation = file.federation
     own = _own(name, table, database)
     return RunRecord(

@@ -11,8 +11,12 @@ saw, that of a member what the member may know; a simulation knows more. `kind` 
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import os
+import platform
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,11 +26,10 @@ from fedslim import __version__
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import InputError
-from fedslim.federated.environment import machine, versions
 from fedslim.mdl.files import code_table_document, code_table_of
 from fedslim.metrics.differences import Difference  # noqa: TC001  # msgspec reads field types at run time
 from fedslim.metrics.labelled import by_usage, usages
-from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
+from fedslim.safeguards.audit import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +51,9 @@ FAILED = ".failed.txt"
 """The suffix of a file that says why there is no record."""
 
 MAX_BYTES = 1 << 29
+
+COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")
+"""The packages on which figures may depend."""
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width", "effort")
 """The settings of a simulation."""
@@ -195,8 +201,6 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
         figures: More figures for the record.
         settings: More settings for the record.
     """
-    from fedslim.metrics import fidelity  # noqa: PLC0415  # not needed for a server's record
-
     found = simulation.as_dict()
     chosen = {name: found.pop(name) for name in SETTINGS}
     traffic = found.pop("by_kind")
@@ -206,9 +210,7 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
     if compared is not None:
         found |= compared.as_dict()
         agreements.append(_agreement(reference, compared.fidelity.as_dict(), compared.reference, simulation.table))
-    for name, table in (others or {}).items():
-        agreements.append(_agreement(name, fidelity(table, simulation.table).as_dict(), table, simulation.table))
-    return RunRecord(
+    record = RunRecord(
         kind="simulation",
         data=data,
         variant=simulation.variant,  # type: ignore[arg-type]
@@ -222,11 +224,12 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
         gap=None if compared is None else _gap(compared),
         **stamp(simulation.table),
     )
+    return with_agreements(record, others or {})
 
 
 def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> RunRecord:
     """Return the record with comparisons to more tables."""
-    from fedslim.metrics import fidelity  # noqa: PLC0415  # see simulation_record
+    from fedslim.metrics import fidelity  # noqa: PLC0415  # not needed for a server's record
 
     table = record.code_table
     more = [_agreement(name, fidelity(other, table).as_dict(), other, table) for name, other in others.items()]
@@ -277,6 +280,32 @@ def stamp(table: CodeTable) -> dict[str, Any]:
         "machine": machine(),
         "table": msgspec.Raw(msgspec.json.encode(code_table_document(table))),
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that figures may depend on."""
+    found = {"python": platform.python_version()}
+    for name in COMPUTING:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # run from the source tree
+            continue
+    return found
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """Return processor, cores, memory and system; nothing that identifies the machine or its owner."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    found = {"cpu": model, "cores": os.cpu_count(), "system": platform.system()}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
+    return found
 
 
 def _members(simulation: Simulation, compared: Comparison | None) -> list[MemberRecord]:
@@ -339,8 +368,7 @@ def load_run(path: str | Path) -> RunRecord:
     try:
         data = FILES.read(path, MAX_BYTES)
     except OSError as error:
-        msg = f"{path}: the run record cannot be read: {error.strerror or error}; check the path"
-        raise InputError(msg) from error
+        raise InputError(f"{path}: the run record cannot be read: {error.strerror or error}; check the path") from error
     record = FILES.decode(data, path, RunRecord)
     _check(record, path)
     return record
@@ -388,25 +416,20 @@ def _check_figure(path: Path, name: str, value: Any) -> None:
 
 
 def _check_lengths(record: RunRecord, path: Path) -> None:
-    n = len(code_table_of(bytes(record.table), path))
-    for member in record.members:
-        if member.usages is not None and len(member.usages) != n:
-            raise _bad(
-                path, f"member {member.name!r} has {len(member.usages)} usages for the {n} itemsets of the table"
-            )
-    own = record.own
-    for name in () if own is None else ("supports", "usages", "differences", "found_alone"):
-        if (column := getattr(own, name)) is not None and len(column) != n:
-            raise _bad(path, f"own.{name} has {len(column)} values for the {n} itemsets of the table")
-    for agreement in record.agreements:
-        if len(agreement.usages) != n:
-            found = len(agreement.usages)
-            raise _bad(path, f"agreement {agreement.reference!r} has {found} usages for the {n} itemsets of the table")
+    n, own = len(code_table_of(bytes(record.table), path)), record.own
+    parties: list[tuple[str, Any]] = [(f"member {one.name!r}", one.usages) for one in record.members]
+    parties += [(f"agreement {one.reference!r}", one.usages) for one in record.agreements]
+    columns: list[tuple[str, str, Any]] = [(name, "usages", column) for name, column in parties]
+    if own is not None:
+        names = ("supports", "usages", "differences", "found_alone")
+        columns += [(f"own.{name}", "values", getattr(own, name)) for name in names]
+    for name, what, column in columns:
+        if column is not None and len(column) != n:
+            raise _bad(path, f"{name} has {len(column)} {what} for the {n} itemsets of the table")
+    members = len(record.members)
     for row in record.gap or ():
-        if row.supports and len(row.supports) != len(record.members):
-            raise _bad(
-                path, f"an itemset of the gap has {len(row.supports)} supports for {len(record.members)} members"
-            )
+        if row.supports and len(row.supports) != members:
+            raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {members} members")
 
 
 def _bad(path: str | Path, why: str) -> InputError:

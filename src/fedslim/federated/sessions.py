@@ -1,13 +1,15 @@
-"""Create the sessions of a federation from its federation file, for any transport, and its timeouts."""
+"""Create the sessions of a federation from its federation file, for any transport; its timeouts, and who signs."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fedslim.data.vocabulary import Vocabulary
-from fedslim.network.timeouts import Patience
+from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
+from fedslim.trust import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
+    from fedslim.trust import Identity, TrustStore
 
 MIN_FAREWELL = 5.0
 """Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
@@ -74,3 +77,45 @@ def patience(file: FederationFile) -> Patience:
         connect=waits.connect,
         keepalive=waits.keepalive,
     )
+
+
+class KeyTrust:
+    """Checks members' agreement keys and roster signatures for one federation, at the server and at each member."""
+
+    def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
+        self._trust = trust  # a function, because the revocation list may be replaced
+        self._members = file.federation.members
+        # Includes the digest: a key signed for another federation file is not accepted.
+        self._federation = bytes.fromhex(file.federation.id) + file.digest()
+
+    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.agreement_key(self._federation, name, key), certificate, signature)
+
+    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
+        """See `protocol.roster.KeyCheck`."""
+        self._check(Statement.roster(self._federation, name, digest), certificate, signature)
+
+    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
+        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+
+
+class MemberTrust(KeyTrust):
+    """A `KeyTrust` that can also sign, for a member."""
+
+    def __init__(self, file: FederationFile, identity: Identity) -> None:
+        super().__init__(file, lambda: identity.trust)
+        self._identity = identity
+
+    @property
+    def certificate(self) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.certificate_der
+
+    def sign(self, key: bytes) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
+
+    def sign_roster(self, digest: bytes) -> bytes:
+        """See `protocol.roster.Trust`."""
+        return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))

@@ -19,14 +19,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from fedslim._jit import forget_caches, helped_with, wait_for
-from fedslim.algorithm1.pairs import FEW_PAIRS, no_pairs, with_room
+from fedslim.algorithm1.pairs import FEW_PAIRS, PairLedger
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Stop
 from fedslim.mdl.mining import check_width, reporter
 from fedslim.mdl.mining import prepare as prepare_engine
-from fedslim.mdl.policy import HIGHEST_EFFORT, WIDTH
+from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
@@ -268,7 +268,7 @@ def _warm_up(variant: str) -> None:
         entropy=entropy_of(0),
     ).run()
     if variant != "x":
-        with_room(no_pairs(1), FEW_PAIRS + 1)  # compiles what only larger data use
+        PairLedger(1).need_room(FEW_PAIRS + 1)  # compiles what only larger data use
 
 
 # -- while it runs ---------------------------------------------------------------------------------------------------
@@ -313,8 +313,7 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
     given = databases.parts if isinstance(databases, Partition) else databases
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _number(given)
     if not 1 <= len(named) <= MAX_MEMBERS:
-        msg = f"there are {len(named)} members; a federation has 1 to {MAX_MEMBERS}"
-        raise ParameterError(msg)
+        raise ParameterError(f"there are {len(named)} members; a federation has 1 to {MAX_MEMBERS}")
     for name, database in named.items():
         if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
             msg = f"the name of a member is {name!r:.60}; give a string of 1 to {MAX_NAME_LENGTH} characters"
@@ -346,29 +345,20 @@ def check_run(variant: object, masking: object, max_time: object, max_rounds: ob
     """Raise `ParameterError` unless these options are valid."""
     _check_variant(variant)
     if not isinstance(masking, bool):
-        msg = f"masking must be True or False, not {masking!r}"
-        raise ParameterError(msg)
+        raise ParameterError(f"masking must be True or False, not {masking!r}")
     number = isinstance(max_time, (int, float)) and not isinstance(max_time, bool)
     if max_time is not None and not (number and math.isfinite(max_time) and max_time > 0):  # type: ignore[arg-type,operator]
-        msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
-        raise ParameterError(msg)
+        raise ParameterError(f"max_time must be a positive number of seconds or None, not {max_time!r}")
     if max_rounds is not None and not (_whole(max_rounds) and max_rounds > 0):  # type: ignore[operator]
-        msg = f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}"
-        raise ParameterError(msg)
+        raise ParameterError(f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}")
     if not (_whole(seed) and 0 <= seed <= MAX_SEED):  # type: ignore[operator]
-        msg = f"seed must be a whole number from 0 to {MAX_SEED}, not {seed!r}"
-        raise ParameterError(msg)
+        raise ParameterError(f"seed must be a whole number from 0 to {MAX_SEED}, not {seed!r}")
 
 
 def check_smallest(variant: str, databases: int, min_count: object, min_members_with: object) -> None:
     """Raise `ParameterError` unless the variant and the number of databases allow these smallest counts."""
-    for name, value, most in (("min_count", min_count, MAX_COUNT), ("min_members_with", min_members_with, databases)):
-        if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
-            msg = f"{name} must be a whole number from 1 to {most}, not {value!r}"
-            raise ParameterError(msg)
-        if value != 1 and variant != "x":
-            msg = f"{name} is for variant x only; {variant} follows the paper, which has no smallest count"
-            raise ParameterError(msg)
+    _check_for_x(variant, "min_count", min_count, MAX_COUNT, "has no smallest count")
+    _check_for_x(variant, "min_members_with", min_members_with, databases, "has no smallest count")
 
 
 def width_of(variant: str, width: int | None) -> int:
@@ -376,29 +366,25 @@ def width_of(variant: str, width: int | None) -> int:
     if width is None:
         return WIDTH if variant == "x" else 1
     check_width(width)
-    if width != 1 and variant != "x":
-        msg = (
-            f"width is for variant x only; {variant} follows the paper, which tries one candidate in each step; "
-            "leave it out"
-        )
-        raise ParameterError(msg)
+    _check_for_x(variant, "width", width, MAX_WIDTH, "tries one candidate in each step")
     return int(width)
 
 
 def check_effort(variant: str, effort: object) -> None:
     """Raise `ParameterError` unless the variant allows this effort."""
-    if not (_whole(effort) and 1 <= effort <= HIGHEST_EFFORT):  # type: ignore[operator]
-        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT}, not {effort!r}"
-        raise ParameterError(msg)
-    if effort != 1 and variant != "x":
-        msg = f"effort is for variant x only; {variant} follows the paper, which has one greedy search; leave it out"
-        raise ParameterError(msg)
+    _check_for_x(variant, "effort", effort, HIGHEST_EFFORT, "has one greedy search")
+
+
+def _check_for_x(variant: str, name: str, value: object, most: int, paper: str) -> None:
+    if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
+        raise ParameterError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
+    if value != 1 and variant != "x":
+        raise ParameterError(f"{name} is for variant x only; {variant} follows the paper, which {paper}; leave it out")
 
 
 def _check_variant(variant: object) -> None:
     if variant not in VARIANTS:
-        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
-        raise ParameterError(msg)
+        raise ParameterError(f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}")
 
 
 def _whole(value: object) -> bool:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedslim.errors import RunError
-from fedslim.mdl.arrays import lengthen
-from fedslim.mdl.kernels import bounds
+from fedslim.mdl.arrays import KeptArrays, lengthen
+from fedslim.mdl.kernels import bounds, foreseeing
 from fedslim.mdl.kernels.bounds import PairStore
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
-from fedslim.mdl.ranking import Candidate, CandidateRanking, KeptRanking, UnknownRows
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +67,9 @@ class BoundedRanking(CandidateRanking):
         capacity = self._table.capacity
         self._foreseen = -2
         self._store = PairStore(
-            np.empty((FIRST_PLACES, 6), np.int32),
-            np.zeros(1, np.int64),
+            np.empty((FIRST_PLACES, 4), np.int32),
+            np.empty((FIRST_PLACES, int(bounds.CHUNK)), np.int32),
+            np.zeros(2, np.int64),
             np.full(capacity + 1, bounds.NONE),
             np.arange(capacity + 1, dtype=np.int32),
             np.empty((2, capacity), np.int32),
@@ -78,6 +79,7 @@ class BoundedRanking(CandidateRanking):
             self._masks(),
         )
         self._scratch = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8))
+        self._marked_store = KeptArrays()
         self._newborn: tuple[int, Candidate] | None = None
         self._pure: dict[int, tuple[int, set[int]]] = {}  # what entered in a pure change: when, what was touched since
 
@@ -87,7 +89,7 @@ class BoundedRanking(CandidateRanking):
         """See `CandidateRanking`."""
         super().welcome(slot, candidate)
         if self._births >= len(self._store.first):
-            first, slots = (lengthen(some, 2 * self._births) for some in self._store[2:4])
+            first, slots = (lengthen(some, 2 * self._births) for some in (self._store.first, self._store.slot))
             self._store = self._store._replace(first=first, slot=slots)
         self._store.first[self._births], self._store.slot[self._births] = bounds.NONE, slot
         self._store.slack[slot] = self._store.dirty[slot] = self._store.complete[slot] = 0
@@ -203,12 +205,12 @@ class BoundedRanking(CandidateRanking):
 
         known = (others, counts, self._store, self._facts, then, now)
         for k, slot in enumerate(new.tolist()):
-            note(slot, bounds.foresee(new, parents, k, self._limit, 0.0, *known))
+            note(slot, foreseeing.foresee(new, parents, k, self._limit, 0.0, *known))
         turn = np.zeros(self._limit, np.uint8)
         turn[parents] = 2
         for move in moves:
             for x, y in (move.parents, move.parents[::-1]):
-                note(x, bounds.foresee_parent(x, y, turn, self._limit, 0.0, *known))
+                note(x, foreseeing.foresee_parent(x, y, turn, self._limit, 0.0, *known))
                 turn[x] = 1
         return found
 
@@ -249,8 +251,7 @@ class BoundedRanking(CandidateRanking):
         for one, most in bounded:
             sound = ~np.isin(one.word, spoilt)
             if (one.counts > most)[sound].any():
-                msg = "a count is above its proven bound: a member does not count as the protocol says"
-                raise RunError(msg)
+                raise RunError("a count is above its proven bound: a member does not count as the protocol says")
             keep = sound & (self._facts.usage[one.others] > 0)
             good.append((one.slot, one.others[keep], one.counts[keep]))
             self.put_counts(*good[-1])
@@ -288,31 +289,31 @@ class BoundedRanking(CandidateRanking):
 
     def _make_room(self, pairs: int) -> None:
         """Make room for this many more pairs, and drop those of dead elements."""
-        store = self._store
-        if store.used[0] + pairs <= len(store.cells):
+        store, chunks = self._store, pairs + pairs // int(bounds.IN_CHUNK) + 2
+        if store.used[0] + pairs <= len(store.cells) and store.used[1] + chunks <= len(store.chunks):
             return
         alive = np.zeros(self._births + 1, np.uint8)
         rank = self._table.elements.rank[: self._limit]
         alive[self._facts.birth[: self._limit][(self._facts.usage[: self._limit] > 0) | (rank >= 0)]] = 1
         bounds.compact(alive, store)
-        needed = int(store.used[0]) + pairs
-        if 8 * needed > 7 * len(store.cells):
-            store.cells.resize((needed + needed // 4, 6), refcheck=False)  # in place: there may be many
+        for some, needed in ((store.cells, int(store.used[0]) + pairs), (store.chunks, int(store.used[1]) + chunks)):
+            if 8 * needed > 7 * len(some):
+                some.resize((needed + needed // 4, some.shape[1]), refcheck=False)  # in place: there may be many
 
-    def mark(self, kept: KeptRanking) -> None:
+    def mark(self) -> None:
         """See `CandidateRanking`."""
-        super().mark(kept)
-        kept.store.keep(self._known_pairs(int(self._store.used[0])))
+        super().mark()
+        self._marked_store.keep(self._known_pairs(*self._store.used.tolist()))
 
-    def go_back(self, kept: KeptRanking) -> None:
+    def go_back(self) -> None:
         """See `CandidateRanking`."""
-        super().go_back(kept)
-        kept.store.put_back(self._known_pairs(len(self._store.cells)))
+        super().go_back()
+        self._marked_store.put_back(self._known_pairs(len(self._store.cells), len(self._store.chunks)))
         self._newborn, self._pure = None, {}
 
-    def _known_pairs(self, used: int) -> list[NDArray[Any]]:
-        store = self._store
-        return [store.cells[:used], *store[1:4], store.slack, store.dirty, store.complete]
+    def _known_pairs(self, cells: int, chunks: int) -> list[NDArray[Any]]:
+        s = self._store
+        return [s.cells[:cells], s.chunks[:chunks], s.used, s.first, s.slot, s.slack, s.dirty, s.complete]
 
     def _grow(self) -> None:
         super()._grow()

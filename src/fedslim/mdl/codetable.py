@@ -13,14 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fedslim.mdl.objective import (
-    Bits,
-    code_length,
-    description_length,
-    percent_of_standard,
-    standard_length,
-    standard_lengths,
-)
+from fedslim.mdl import objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +27,7 @@ if TYPE_CHECKING:
     from fedslim.data.encoding import Encoding
     from fedslim.mdl.covering import Covering
     from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.objective import Bits
     from fedslim.mdl.policy import Order
 
 
@@ -63,12 +57,12 @@ class Compression:
     @property
     def L_percent(self) -> float:  # noqa: N802  # the paper's name
         """L% as reported in the literature: total over total."""
-        return percent_of_standard(self.after.total, self.before.total)
+        return objective.percent_of_standard(self.after.total, self.before.total)
 
     @property
     def L_data_percent(self) -> float:  # noqa: N802  # the paper's name
         """L% as the paper's formula prints it: data over data."""
-        return percent_of_standard(self.after.data, self.before.data)
+        return objective.percent_of_standard(self.after.data, self.before.data)
 
 
 @dataclass(frozen=True)
@@ -132,9 +126,9 @@ class CodeTable:
         )
 
     def _element(self, items: Itemset, usage: int, support: int, entry: int) -> Element:
-        length = code_length(usage, self.total_usage)
+        length = objective.code_length(usage, self.total_usage)
         # Compared with spelling out the same occurrences item by item, less the cost of the row itself.
-        spelled = standard_length(items, self.standard_lengths)
+        spelled = objective.standard_length(items, self.standard_lengths)
         saved = usage * (spelled - length) - (length + spelled) if len(items) > 1 else 0.0
         return Element(items, tuple(self.vocabulary[i] for i in items), usage, support, entry, length, saved)
 
@@ -143,7 +137,7 @@ class CodeTable:
     @cached_property
     def standard_lengths(self) -> list[float]:
         """The code length of each item in the standard code table."""
-        return standard_lengths((*self.supports, self.other))[:-1]
+        return objective.standard_lengths((*self.supports, self.other))[:-1]
 
     @cached_property
     def total_usage(self) -> int:
@@ -154,10 +148,12 @@ class CodeTable:
     def compression(self) -> Compression:
         """How well the table compresses the data it was mined from."""
         supports = (*self.supports, self.other)
-        single = standard_lengths(supports)
+        single = objective.standard_lengths(supports)
         usages = [*self.singleton_usages, self.other, *(usage for _, usage, _, _ in self.found)]
-        standard = [*single, *(standard_length(items, single) for items, _, _, _ in self.found)]
-        return Compression(description_length(supports, single), description_length(usages, standard))
+        standard = [*single, *(objective.standard_length(items, single) for items, _, _, _ in self.found)]
+        return Compression(
+            objective.description_length(supports, single), objective.description_length(usages, standard)
+        )
 
     def renamed(self, names: Mapping[str, str]) -> CodeTable:
         """Return the same table with other labels; items that are not in `names` keep theirs."""
@@ -222,25 +218,17 @@ class CodeTable:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain dictionaries: itemsets by the bits that they save, then singletons in use."""
-        return [
-            {
-                "itemset": list(e.labels),
-                "usage": e.usage,
-                "support": e.support,
-                "code_length": e.code_length,
-                "bits_saved": e.bits_saved,
-            }
-            for e in (*self.top(), *self.singletons)
-        ]
+        elements = (*self.top(), *self.singletons)
+        return [{"itemset": list(e.labels)} | {name: getattr(e, name) for name in COLUMNS[1:]} for e in elements]
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame, or a polars one if only polars is installed."""
-        from fedslim.mdl.frames import frame_of  # noqa: PLC0415
+        from fedslim.mdl.display import frame_of  # noqa: PLC0415
 
         return frame_of(self.records(), COLUMNS)
 
     def _repr_html_(self) -> str:
-        from fedslim.mdl.notebook import styled, table_html  # noqa: PLC0415  # for notebooks only
+        from fedslim.mdl.display import styled, table_html  # noqa: PLC0415  # for notebooks only
 
         return styled(table_html(self))
 

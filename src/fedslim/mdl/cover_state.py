@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.array_table import ArrayTable
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels import array_table, counting
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work
-from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.mdl.snapshot import KeptArrays
-from fedslim.mdl.support import SupportIndex
-from fedslim.mdl.table import KeptTable, WorkingTable
+from fedslim.mdl.kernels.array_table import ArrayTable
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work, zeros
+from fedslim.mdl.kernels.vertical import SupportIndex
+from fedslim.mdl.questions import Change, Changes, SlotCounts, flatten, join_changes
+from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
@@ -35,21 +36,19 @@ PAIRS_FOR_EACH_OCCURRENCE = 4
 MANY_PAIRS = 1 << 16
 """The pairs that are kept are no more than this many, or those for each item occurrence: linear in the data."""
 
+ROOM_FOR_TRIALS = 1 << 12
+"""Touched slots of trial removals that one kernel call counts."""
+
 NO_PAIRS = np.zeros((0, 0), np.int32)
 
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+NO_CHANGES = flatten(())
 
 
 def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
     """Return the lists of an empty table."""
-
-    def starts() -> NDArray[np.int64]:
-        return np.zeros(n_items + 1, np.int64)
-
-    def slots() -> NDArray[np.int32]:
-        return np.zeros(1024, np.int32)
-
-    return Lists(starts(), slots(), starts(), slots(), slots(), supports)
+    lists: Lists = zeros(Lists, 1024, start=n_items + 1, key_start=n_items + 1)
+    return lists._replace(support=supports)
 
 
 def lists_for(lists: Lists, table: WorkingTable) -> Lists:
@@ -62,37 +61,16 @@ def lists_for(lists: Lists, table: WorkingTable) -> Lists:
 
 def empty_work(capacity: int, database: TransactionDatabase) -> Work:
     """Return scratch memory for a table with `capacity` slots and the transactions of this database."""
-    n_items, n = database.n_items, database.transactions
     longest = int(database.lengths.max(initial=0)) + 1
-    return Work(
-        lost=np.zeros(capacity, np.int64),
-        won=np.zeros(capacity, np.int64),
-        touched=np.zeros(capacity, np.int32),
-        row=np.zeros(capacity, np.int64),
-        marked=np.zeros(n_items, np.uint8),
-        probes=np.zeros(n_items, np.int64),
-        kept=np.zeros(longest, np.int32),
-        alive=np.zeros(longest, np.int32),
-        broken=np.zeros(longest, np.int64),
-        free=np.zeros(longest, np.int32),
-        before=np.zeros(longest, np.int32),
-        present=np.zeros(capacity, np.uint8),
-        fitting=np.zeros(capacity, np.int32),
-        hits=np.zeros(n, np.int32),
-        pair=np.zeros(n, np.int64),
-        group_hash=np.zeros(GROUP_PLACES, np.uint64),
-        group_tid=np.full(GROUP_PLACES, NO_GROUP, np.int32),
-        group_count=np.zeros(GROUP_PLACES, np.int64),
-        groups=np.zeros(GROUP_PLACES, np.int32),
-        inside=np.zeros(capacity, np.int32),
-        bucket=np.full(n_items, NO_ELEMENT, np.int32),
-        chain=np.zeros(capacity, np.int32),
-        free_mask=np.zeros(WORDS, np.uint64),
-        available=np.zeros(WORDS, np.uint64),
-        lost_of=np.zeros(capacity, np.int64),
-        won_of=np.zeros(capacity, np.int64),
-        n_hits=np.zeros(1, np.int64),
-    )
+    lengths = {"free_mask": WORDS, "available": WORDS, "n_hits": 1}
+    lengths |= dict.fromkeys(("marked", "probes", "bucket"), database.n_items)
+    lengths |= dict.fromkeys(("kept", "alive", "broken", "free", "before"), longest)
+    lengths |= dict.fromkeys(("hits", "pair"), database.transactions)
+    lengths |= dict.fromkeys(("group_hash", "group_tid", "group_count", "groups"), GROUP_PLACES)
+    work: Work = zeros(Work, capacity, **lengths)
+    work.group_tid[:] = NO_GROUP
+    work.bucket[:] = NO_ELEMENT
+    return work
 
 
 class CoverState:
@@ -110,7 +88,7 @@ class CoverState:
     def _begin(self, database: TransactionDatabase) -> None:
         """Cover every transaction by single items."""
         self.database = database
-        self._kept: tuple[KeptTable, KeptArrays] | None = None  # the state that is remembered
+        self._marked = KeptArrays()  # of the state that is remembered
         self._commits = 0
         # The last trial: a move has nearly always just been tried. And the reverse of the last insertion, in case
         # it does not stay after all.
@@ -133,28 +111,16 @@ class CoverState:
         is_item[start] = False
         slots[start] = database.lengths
         slots[is_item] = database.items
+        changed = np.zeros(n, np.int32)
         self._arrays = ArrayTable(
             self.table.elements,
             empty_lists(n_items, supports),
-            Covers(
-                start,
-                slots,
-                tids,
-                tid_start,
-                usage,
-                usage.copy(),
-                np.zeros(n, np.int32),
-                np.array([occurrences]),
-                NO_PAIRS,
-            ),
+            Covers(start, slots, tids, tid_start, usage, usage.copy(), changed, np.array([occurrences]), NO_PAIRS),
             self._index.vertical,
             empty_work(capacity, database),
         )
-        self._room_for_rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]] = (
-            np.empty(64, np.int64),
-            np.empty(0, np.int32),
-            np.empty(0, np.int64),
-        )
+        self._room_for_trials = NO_CHANGES
+        self._room_for_rows = (np.empty(64, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
 
     # -- questions ----------------------------------------------------------------------------------------------
 
@@ -211,15 +177,37 @@ class CoverState:
     def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
         """See `Source`."""
         self.table.stage(slot, itemset, entry)
-        return self._remember(("insert", slot, itemset, entry), array_table.try_insert(self._ready(), slot))
+        n = array_table.try_insert(self._ready(), slot)
+        work = self._arrays.work
+        change = Change(work.touched[:n].copy(), work.lost_of[:n].copy(), work.won_of[:n].copy())
+        self._trial = (("insert", slot, itemset, entry), change)
+        return change
 
     def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
         """See `Source`."""
-        return tuple([self._try_remove(slot) for slot in slots])
+        return self.trial_removals(slots).each()
 
-    def _try_remove(self, slot: int) -> Change:
+    def trial_removals(self, slots: Sequence[int]) -> Changes:
+        """Return what would change if each of these elements alone left the table."""
+        if not slots:
+            return NO_CHANGES
         self.table.unstage()
-        return self._remember(("remove", slot), array_table.try_remove(self._ready(), slot))
+        size = max(ROOM_FOR_TRIALS, self.table.capacity)
+        if len(self._room_for_trials.slots) < size:
+            both = np.empty((2, size), np.int64)
+            self._room_for_trials = Changes(np.empty(len(slots), np.int64), np.empty(size, np.int32), *both)
+        if len(self._room_for_trials.ends) < len(slots):
+            self._room_for_trials = self._room_for_trials._replace(ends=np.empty(2 * len(slots), np.int64))
+        room, todo, parts = self._room_for_trials, np.array(slots, np.int64), []
+        while len(todo):
+            n = array_table.try_removals(self._ready(), todo, *room)
+            end = room.ends[n - 1]
+            counted = room.slots[:end].copy(), room.lost[:end].copy(), room.won[:end].copy()
+            parts.append(Changes(room.ends[:n].copy(), *counted))
+            todo = todo[n:]
+        changes = parts[0] if len(parts) == 1 else join_changes(parts)
+        self._trial = (("remove", slots[-1]), changes.last())
+        return changes
 
     # -- moves --------------------------------------------------------------------------------------------------
 
@@ -253,7 +241,7 @@ class CoverState:
             if self._inserted[0] == ("remove", slot):
                 self._trial = self._inserted
             elif self._trial[0] != ("remove", slot):
-                self._try_remove(slot)
+                self.trial_removals((slot,))
             self._commits += 1
             self._carry_out(array_table.remove, slot)
         array_table.take_from_lists(self._ready(), slot)
@@ -265,25 +253,20 @@ class CoverState:
     def mark(self) -> None:
         """See `Source`."""
         self._drop_pairs()
-        if self._kept is None:
-            self._kept = (KeptTable(), KeptArrays())
-        table, arrays = self._kept
-        self.table.mark(table)
+        self.table.mark()
         self._ready()
         pool_end = int(self._arrays.covers.pool_end[0])
-        arrays.keep(self._state(pool_end, self.table.item_count, len(self.table)))
+        self._marked.keep(self._state(pool_end, self.table.item_count, len(self.table)))
 
     def go_back(self) -> None:
         """See `Source`."""
-        assert self._kept is not None  # noqa: S101  # a mark comes first
-        table, arrays = self._kept
-        self.table.go_back(table)
+        self.table.go_back()
         self._ready()
         covers, lists = self._arrays.covers, self._arrays.lists
         # Slots that were added since have no uses, and no room for any.
         covers.usage[:] = 0
         covers.room[:] = 0
-        arrays.put_back(self._state(len(covers.tids), len(lists.slots), len(lists.key_slots)))
+        self._marked.put_back(self._state(len(covers.tids), len(lists.slots), len(lists.key_slots)))
         self._trial = self._inserted = ((), NOTHING)
 
     def restart(self) -> None:
@@ -300,7 +283,7 @@ class CoverState:
     def _carry_out(self, move: Any, slot: int) -> Change:
         """Carry out the last trial, after making room for it; return what it changed."""
         change = self._trial[1]
-        if move(self._ready(), slot, self._commits, change.slots, change.won) < 0:
+        if not move(self._ready(), slot, self._commits, change.slots, change.won):
             wanted = self.usages[change.slots] + change.won
             self.compact(int((wanted + wanted // 4 + 8).sum()))
             move(self._ready(), slot, self._commits, change.slots, change.won)
@@ -333,12 +316,6 @@ class CoverState:
         return sorted(slots, key=lambda s: int(rank[s]))
 
     # -- memory -------------------------------------------------------------------------------------------------
-
-    def _remember(self, trial: tuple[object, ...], n: int) -> Change:
-        work = self._arrays.work
-        change = Change(work.touched[:n].copy(), work.lost_of[:n].copy(), work.won_of[:n].copy())
-        self._trial = (trial, change)
-        return change
 
     def _ready(self) -> NDArray[np.int64]:
         """Return the array table, updated to the current code table."""

@@ -1,4 +1,4 @@
-"""Covering transactions, seen or unseen, with a finished code table.
+"""Covering transactions, seen or unseen, with a finished code table, and what each of its itemsets is worth.
 
 Everything that a table is used for rests on `Covering`: the cover of a row, its bits, and the bits that its items take
 on average. It covers one database at a time, and a row's result never depends on the others: large data come in chunks.
@@ -14,9 +14,10 @@ from scipy.sparse import csr_array, issparse
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-from fedslim.mdl.cover_state import empty_lists, empty_work, lists_for
+from fedslim.mdl.cover_state import CoverState, empty_lists, empty_work, lists_for
 from fedslim.mdl.kernels import counting
-from fedslim.mdl.objective import code_length
+from fedslim.mdl.kernels.gain import bits_after
+from fedslim.mdl.objective import code_length, log2_table, standard_length
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Covering:
         self.table = table
         self._working = WorkingTable(len(table.vocabulary))
         for items, _, _, entry in table.found:
-            slot = self._working.next_slot()
+            (slot,) = self._working.free_slots(1)
             self._working.stage(slot, items, entry)
             self._working.place(slot)
         supports = np.array(table.supports, np.int64)
@@ -89,10 +90,8 @@ class Covering:
         ids = np.array([index.get(label, -1) for label in database.vocabulary], np.int64)[database.items]
         tids = np.repeat(np.arange(len(database), dtype=np.int64), database.lengths)
         strange = np.bincount(tids[ids < 0], minlength=len(database)).astype(np.int64)
-        known = TransactionDatabase.from_rows(
-            database.lengths - strange, ids[ids >= 0], self.table.vocabulary, name=database.name
-        )
-        return known, strange
+        rows = (database.lengths - strange, ids[ids >= 0])
+        return TransactionDatabase.from_rows(*rows, self.table.vocabulary, name=database.name), strange
 
     def cover(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(ends, elements): the cover of transaction t is elements[ends[t - 1]:ends[t]], in cover order.
@@ -148,12 +147,8 @@ class Covering:
         sizes = np.array([len(self.items_of(k)) for k in range(self.n_elements)], np.int64)
         tids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         items = [i for element in rows.indices for i in self.items_of(element)]
-        return TransactionDatabase.from_pairs(
-            np.repeat(tids, sizes[rows.indices]),
-            np.array(items, np.int64),
-            self.table.vocabulary,
-            transactions=rows.shape[0],
-        )
+        pairs = (np.repeat(tids, sizes[rows.indices]), np.array(items, np.int64))
+        return TransactionDatabase.from_pairs(*pairs, self.table.vocabulary, transactions=rows.shape[0])
 
     def elements(self, database: TransactionDatabase) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See `cover`; the transactions are over the table's vocabulary."""
@@ -175,3 +170,27 @@ def _sums(
     """
     tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     return np.asarray(np.bincount(tids, weights=values, minlength=len(ends)) + strange * each, np.float64)
+
+
+def worth(database: TransactionDatabase, table: CodeTable) -> list[float]:
+    """Return ΔL of each itemset in cover order: L(D, CT without it) − L(D, CT), with new covers.
+
+    The table must have been mined from this database; otherwise its usages do not match the covers.
+    """
+    state = CoverState(database)
+    slots = []
+    for items, _, _, entry in table.found:
+        (slot,) = state.table.free_slots(1)
+        state.insert(slot, items, entry)
+        slots.append(slot)
+    standard = np.zeros(state.table.capacity)
+    standard[: database.n_items] = table.standard_lengths
+    for slot, (items, _, _, _) in zip(slots, table.found, strict=True):
+        standard[slot] = standard_length(items, table.standard_lengths)
+    usages = state.usages
+    total, in_use = int(usages.sum()), int(np.count_nonzero(usages))
+    logs = log2_table(total)
+    return [
+        bits_after(usages[change.slots], change.won - change.lost, standard[change.slots], total, in_use, logs)
+        for change in state.try_removals(tuple(slots))
+    ]

@@ -22,14 +22,14 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from fedslim.mdl.driver import Stop
-from fedslim.mdl.tasks import TaskOutcome, carry_out
+from fedslim.mdl.effort import TaskOutcome, carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedslim.data import TransactionDatabase
+    from fedslim.mdl.local_search import Task
     from fedslim.mdl.search import SlimSearch
-    from fedslim.mdl.tasks import Task
 
     Watch = Callable[[SlimSearch], Callable[[], None] | None]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.objective import Bits
     from fedslim.mdl.steps import SearchResult, Tally
 
 Y = TypeVar("Y")
@@ -99,8 +100,17 @@ class Progress:
     latest: tuple[tuple[Itemset, int], ...] = ()  # the itemsets found last, with their usages, the newest first
 
 
-class WatchedSearch(Protocol):
-    """What progress reports read from a search, in one place or at the server of a federation."""
+class Search(Protocol):
+    """A search that asks questions, and whose progress can be watched: SLIM's, or Algorithm 1."""
+
+    MUST_ANSWER: ClassVar[tuple[type, ...]]
+    converged: bool
+
+    def run(self) -> Generator[Any, Any, SearchResult]:
+        """Ask questions until the search ends."""
+
+    def result(self) -> SearchResult:
+        """Return the best table so far."""
 
     @property
     def tally(self) -> Tally:
@@ -115,7 +125,7 @@ class WatchedSearch(Protocol):
         """The estimated gain of the last candidate tried."""
 
     @property
-    def bits_standard(self) -> Any:
+    def bits_standard(self) -> Bits:
         """The description length with singletons only."""
 
     @property
@@ -126,24 +136,8 @@ class WatchedSearch(Protocol):
         """Return the itemsets found last, with their usages, the newest first."""
 
 
-class DrivenSearch(Protocol):
-    """A search that asks questions: SLIM's, or Algorithm 1."""
-
-    MUST_ANSWER: ClassVar[tuple[type, ...]]
-    converged: bool
-
-    def run(self) -> Generator[Any, Any, SearchResult]:
-        """Ask questions until the search ends."""
-
-    def result(self) -> SearchResult:
-        """Return the best table so far."""
-
-
 class Trend:
-    """Estimates the remaining time of a search: the best estimated gain falls towards zero, roughly exponentially."""
-
-    FINAL_GAIN = 1.0
-    SPAN = 0.5
+    """Estimates when the best estimated gain of a search, which falls roughly exponentially, will be 1 bit."""
 
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
@@ -154,15 +148,15 @@ class Trend:
             return None
         self._points.append((seconds, math.log(gain)))
         # The second half of the run so far predicts the rest better than the first half.
-        first = next(p for p in self._points if p[0] >= seconds * self.SPAN)
+        first = next(p for p in self._points if p[0] >= seconds / 2)
         elapsed, fallen = seconds - first[0], first[1] - math.log(gain)
         if elapsed <= 0 or fallen <= 0:
             return None
-        return max(0.0, (math.log(gain) - math.log(self.FINAL_GAIN)) * elapsed / fallen)
+        return max(0.0, math.log(gain) * elapsed / fallen)
 
 
 def run_search(
-    search: DrivenSearch, answer: Callable[[Any], Generator[Y, S, Any]], should_stop: Callable[[], bool]
+    search: Search, answer: Callable[[Any], Generator[Y, S, Any]], should_stop: Callable[[], bool]
 ) -> Generator[Y, S, None]:
     """Answer the questions of a search until it ends or should stop; `search.converged` tells which.
 
@@ -177,7 +171,7 @@ def run_search(
 
 
 def drive(
-    search: DrivenSearch, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
+    search: Search, source: Any, *, stop: Stop | None = None, report: Callable[[], None] | None = None
 ) -> SearchResult:
     """Run a search until it ends or `stop`; in both cases return the best table so far.
 

@@ -4,32 +4,41 @@
     2  greedy searches of several widths; the best table is polished
     3  a local search from there on, and with each further effort one of four times as many iterations
 
-Without an effort, a time limit is used up in the same order. docs/explanation/decisions has the measurements.
+Without an effort, a time limit is used up in the same order. docs/explanation/decisions has the measurements. An effort
+consists of tasks, which depend on nothing but the data. In one place several processes carry them out (`crew.py`); in a
+federation, which has one table at a time, `EffortSearch` does.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedslim.errors import ParameterError
-from fedslim.mdl.continued import itemsets_of
-from fedslim.mdl.local_search import Segment
-from fedslim.mdl.objective import EXACT, Charge
+from fedslim.mdl.cover_state import CoverState
+from fedslim.mdl.driver import drive
+from fedslim.mdl.local_search import Greedy, Local, LocalSearch, Patch, Segment, Task, itemsets_of
+from fedslim.mdl.objective import EXACT, FREE
 from fedslim.mdl.policy import HIGHEST_EFFORT
+from fedslim.mdl.questions import Drop, Insert, Restart, Supports
 from fedslim.mdl.ruins import Experience
-from fedslim.mdl.tasks import Greedy, Local
+from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.steps import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from fedslim.mdl.local_search import Patch
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.driver import Stop
+    from fedslim.mdl.eager_search import EagerSearch
+    from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.objective import Bits
     from fedslim.mdl.policy import Policy
-    from fedslim.mdl.steps import SearchResult
-    from fedslim.mdl.tasks import Task, TaskOutcome
-
-FREE = Charge(0.0, 0.0)
+    from fedslim.mdl.questions import Move, Question, Source
+    from fedslim.mdl.steps import SearchResult, TableEntry
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 """Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
@@ -42,6 +51,42 @@ ITERATIONS = 400
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """How many times the chains meet at effort 3, and how many times more often with each further effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """The result of a task, and what the next segment of a local search needs to know."""
+
+    result: SearchResult
+    patches: tuple[Patch, ...] = ()
+    experience: Experience = field(default_factory=Experience)
+    iterations: int = 0
+
+    @classmethod
+    def of(cls, search: SlimSearch) -> TaskOutcome:
+        """Return what a search has found so far."""
+        if isinstance(search, LocalSearch):
+            return cls(search.result(), tuple(search.patches), search.experience, search.iterations)
+        return cls(search.result())
+
+    @property
+    def bits(self) -> float:
+        """L of the table."""
+        return self.result.bits.total
+
+
+def carry_out(
+    task: Task,
+    database: TransactionDatabase,
+    stop: Stop,
+    *,
+    source: Source | None = None,
+    watch: Callable[[SlimSearch], Callable[[], None] | None] = lambda _: None,
+) -> TaskOutcome:
+    """Carry out a task until it ends or should stop; `watch` returns what to call from time to time."""
+    search = task.search(database.n_items)
+    drive(search, source or CoverState(database), stop=stop, report=watch(search))
+    return TaskOutcome.of(search)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +108,7 @@ def plan(effort: int | None, *, limited: bool) -> Plan:
     if effort is None:
         return Plan(several=True, rounds=None) if limited else Plan(several=False)
     if isinstance(effort, bool) or effort not in range(1, HIGHEST_EFFORT + 1):
-        msg = f"effort must be a whole number from 1 to {HIGHEST_EFFORT} or None, not {effort!r}"
-        raise ParameterError(msg)
+        raise ParameterError(f"effort must be a whole number from 1 to {HIGHEST_EFFORT} or None, not {effort!r}")
     local = effort - 3
     return Plan(several=effort > 1, rounds=FIRST_ROUNDS * MORE_ROUNDS**local if local >= 0 else 0)
 
@@ -94,3 +138,99 @@ def best_of(outcomes: Sequence[TaskOutcome], best: SearchResult | None = None) -
     """Return the best of the results, the one before included; of equal ones the first."""
     before = [] if best is None else [best]
     return min([*before, *[o.result for o in outcomes]], key=lambda result: result.bits.total)
+
+
+class EffortSearch:
+    """All that an effort does as one search: its tasks one after the other, on the same source, with few questions.
+
+    It finds what `mine` finds with the same policy, plan and seed. Between two tasks the table is emptied, and at the
+    end the best one is put together again.
+    """
+
+    MUST_ANSWER: ClassVar[tuple[type, ...]] = SlimSearch.MUST_ANSWER
+
+    def __init__(self, n_items: int, policy: Policy, plan: Plan, seed: int) -> None:
+        self.now: EagerSearch = Greedy(policy).eager_search(n_items)  # the search that asks
+        self.converged = False
+        self._n_items = n_items
+        self._parts = parts(policy, plan, seed)
+        self._supports: Any = None
+        self._before = Tally()  # of the searches that have ended
+        self._best: SearchResult | None = None  # of these
+        self._several = plan.several
+
+    def run(self) -> Generator[Question, Any, SearchResult]:
+        """Carry out all tasks."""
+        tasks = next(self._parts)
+        with suppress(StopIteration):
+            while True:
+                outcomes: list[TaskOutcome] = []
+                for task in tasks:
+                    outcome = yield from self._carry_out(task)
+                    outcomes.append(outcome)
+                tasks = self._parts.send(outcomes)
+        self.converged = True
+        return self.result()
+
+    def _carry_out(self, task: Task) -> Generator[Question, Any, TaskOutcome]:
+        if self._supports is not None:
+            yield Restart()
+            self._best = best_of([TaskOutcome.of(self.now)], self._best)
+            self._before += self.now.tally
+        self.now = task.eager_search(self._n_items)
+        run = self.now.run()
+        question = next(run)
+        with suppress(StopIteration):
+            while True:
+                if isinstance(question, Supports | Drop) and self._best is not None:
+                    answer = self._supports  # sources are asked and told only once
+                else:
+                    answer = yield question
+                if isinstance(question, Supports):
+                    self._supports = answer
+                question = run.send(answer)
+        return TaskOutcome.of(self.now)
+
+    def result(self) -> SearchResult:
+        """Return the best table so far."""
+        best = best_of([TaskOutcome.of(self.now)], self._best)
+        return replace(best, tally=self.tally, converged=self.converged)
+
+    def rewind(self) -> list[Move]:
+        """Return the moves with which sources come to the best table."""
+        if not self._several:
+            return [*self.now.rewind()]
+        return [Restart(), *[Insert.again(slot, entry.items, entry.entry) for slot, entry in self.found()]]
+
+    def found(self) -> list[tuple[int, TableEntry]]:
+        """Return the itemsets of the best table in cover order, with their slots after `rewind`."""
+        if not self._several:
+            return self.now.found()
+        return list(enumerate([e for e in self.result().entries if len(e.items) > 1], self._n_items))
+
+    usages = property(attrgetter("now.usages"), doc="The current usage of each slot, of the search that asks.")
+
+    # -- for those who watch ------------------------------------------------------------------------------------
+
+    @property
+    def tally(self) -> Tally:
+        """What all searches have done so far."""
+        return self._before + self.now.tally
+
+    @property
+    def bits_now(self) -> float:
+        """L of the best table so far."""
+        now = self.now.best_bits if isinstance(self.now, LocalSearch) else self.now.bits_now
+        return min(now, math.inf if self._best is None else self._best.bits.total)
+
+    @property
+    def bits_standard(self) -> Bits:
+        """L of single items."""
+        return self.now.bits_standard if self._best is None else self._best.bits_standard
+
+    best_gain = property(attrgetter("now.best_gain"), doc="The estimated gain of the last candidate tried.")
+    itemsets = property(attrgetter("now.itemsets"), doc="The number of itemsets of the search that asks.")
+
+    def latest(self) -> tuple[tuple[Itemset, int], ...]:
+        """Return the itemsets found last, with their usages, the newest first."""
+        return self.now.latest()

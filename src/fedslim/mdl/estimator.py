@@ -1,11 +1,18 @@
-"""The methods of an estimator with a code table: show it, cover with it, score with it.
+"""`Slim`, the scikit-learn estimator, and what estimators with a code table share: show it, cover and score with it.
+
+    slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
+    slim.codetable_          # itemset, usage, support, code_length as a DataFrame
+    slim.code_lengths(X)     # bits of each transaction: the more bits, the more unusual
 
 `Slim` and `FedSlim` differ only in how they find the table. `convert` is how every estimator reads what it is given.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,18 +22,28 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fedslim.data.coerce import encode_numbers, is_matrix
 from fedslim.data.encoding import ITEMS
 from fedslim.data.frames import is_dataframe
-from fedslim.errors import MissingExtraError
+from fedslim.errors import MissingExtraError, ParameterError
 from fedslim.format import as_html
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.mining import mine, prepare
+from fedslim.mdl.policy import WIDTH
+from fedslim.schema import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from numpy.typing import NDArray
 
     from fedslim.data import Encoding, TransactionDatabase
     from fedslim.data.encoding import TableSchema
     from fedslim.mdl.codetable import CodeTable, Compression
     from fedslim.mdl.mining import Mined
+    from fedslim.mdl.policy import Order
+
+ENGINES = {"ray": "fedslim.engines.rows:mine_on_ray"}
+"""Who mines for an `engine`: by name, because engines are above this room and optional."""
+
+_ELSEWHERE = ("engine", "workers", "address")
 
 
 def convert(
@@ -34,6 +51,8 @@ def convert(
     X: Any,  # noqa: N803  # scikit-learn's name
     encoding: Encoding | None = None,
     schema: TableSchema | None = None,
+    *,
+    long: bool | None = None,
 ) -> TransactionDatabase:
     """Convert what an estimator is given to transactions: as in fitting if there is an encoding.
 
@@ -50,16 +69,18 @@ def convert(
             estimator.__dict__.pop(name, None)
     if (fitting and (matrix or is_dataframe(X))) or (matrix and not hasattr(estimator, "feature_names_in_")):
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
-    return encode_numbers(X, encoding, schema)[0]
+    return encode_numbers(X, encoding, schema, long=long)[0]
 
 
-def mine_for(estimator: BaseEstimator, *databases: TransactionDatabase, besides: str) -> list[Mined]:
-    """Mine databases with the parameters of an estimator, except for one; Ctrl-C keeps the best tables so far."""
-    how = {name: value for name, value in estimator.get_params().items() if name != besides}
+def mine_for(
+    estimator: BaseEstimator, *data: Any, besides: Collection[str], by: Callable[..., Mined] = mine
+) -> list[Mined]:
+    """Mine data with the parameters of an estimator, except for some; Ctrl-C keeps the best tables so far."""
+    how = {name: value for name, value in estimator.get_params().items() if name not in besides}
     prepare()
     stop = Stop()
     with stopping_on_interrupt(stop):
-        return [mine(database, **how, stop=stop) for database in databases]
+        return [by(each, **how, stop=stop) for each in data]
 
 
 class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -100,7 +121,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         """Show the parameters, and the table once there is one."""
-        from fedslim.mdl.notebook import styled, table_html  # noqa: PLC0415  # for notebooks only
+        from fedslim.mdl.display import styled, table_html  # noqa: PLC0415  # for notebooks only
 
         return styled(f"<p>{as_html(repr(self))}</p>", table_html(self.table_) if hasattr(self, "table_") else "")
 
@@ -165,3 +186,108 @@ def item_tags(tags: Any) -> Any:
     if tags.transformer_tags is not None:
         tags.transformer_tags.preserves_dtype = []  # covers are flags
     return cast("Any", tags)
+
+
+class Slim(CodeTableEstimator):
+    """Find the itemsets that together describe the data best (SLIM: minimum description length).
+
+    Args:
+        pruning: whether to remove itemsets that no longer save bits, after each step.
+        order: "usage" (usage at entry) or "support": the second criterion of the cover order.
+        max_time: stop after this many seconds with the best table so far.
+        max_itemset_size: the largest itemset to consider.
+        min_support: the smallest support of an itemset to consider.
+        min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
+        width: how many candidates each step tries before it ranks again, 1 to 64; 1 is SLIM as published.
+        effort: how hard to search, from 1 (one greedy search) to 8; a higher effort never ends worse. None is 1, or
+            with `max_time` as much as fits into the time.
+        threads: the number of threads; by default as many as help. The result does not depend on it.
+        seed: for the random choices of efforts from 3 on.
+        schema: what the columns of a table mean: a `fedslim.schema.Schema`, or the path of a `schema.toml`.
+        engine: "ray" to search at the workers of a Ray cluster (`fedslim[ray]`); by default in this process. The table
+            is the same. If `fit` is given a path, the workers read it; other data are sent to them in parts.
+        workers: with an engine, the number of workers; by default as many as the cluster has CPUs.
+        address: with an engine, the address of the cluster; without one, Ray is started on this machine.
+
+    Attributes:
+        table_: the `CodeTable`.
+        encoding_: how rows are converted to items; `transform` and `code_lengths` convert new rows in the same way.
+        codetable_: the table as a DataFrame, or as a list of dictionaries if neither pandas nor polars is installed.
+        compression_: bits before and after, for data and model, and both ratios.
+        converged_: whether the search ended by itself.
+        candidates_: the number of candidates tried.
+        n_iter_: the number of itemsets accepted.
+
+    Examples:
+        >>> from fedslim import Slim
+        >>> rows = [["bread", "milk", "jam"], ["bread", "milk"], ["jam", "tea"]] * 8
+        >>> slim = Slim().fit(rows)
+        >>> [(row.labels, row.usage) for row in slim.table_]
+        [(('bread', 'jam', 'milk'), 8), (('bread', 'milk'), 8), (('jam', 'tea'), 8)]
+        >>> round(slim.compression_.L_percent, 1)
+        44.9
+        >>> slim.code_lengths([["bread", "milk"], ["bread", "tea"]]).round(1)
+        array([ 1.8, 10. ])
+    """
+
+    def __init__(
+        self,
+        pruning: bool = True,
+        order: Order = "usage",
+        max_time: float | None = None,
+        max_itemset_size: int | None = None,
+        min_support: int = 1,
+        min_count: int = 1,
+        width: int = WIDTH,
+        effort: int | None = None,
+        threads: int | None = None,
+        seed: int = 0,
+        schema: Schema | str | os.PathLike[str] | None = None,
+        engine: str | None = None,
+        workers: int | None = None,
+        address: str | None = None,
+    ) -> None:
+        self.pruning = pruning
+        self.order = order
+        self.max_time = max_time
+        self.max_itemset_size = max_itemset_size
+        self.min_support = min_support
+        self.min_count = min_count
+        self.width = width
+        self.effort = effort
+        self.threads = threads
+        self.seed = seed
+        self.schema = schema
+        self.engine = engine
+        self.workers = workers
+        self.address = address
+
+    def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
+        """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
+        schema = Schema.read(self.schema) if isinstance(self.schema, (str, os.PathLike)) else self.schema
+        by = self._miner(schema)
+        read_there = self.engine is not None and isinstance(X, (str, os.PathLike))
+        data = X if read_there else convert(self, X, schema=schema)
+        if read_there:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)  # of an earlier fit
+        (mined,) = mine_for(self, data, besides={"schema", *_ELSEWHERE}, by=by)
+        self._fitted(mined.table, mined.table.encoding or ITEMS)
+        self.converged_ = mined.converged
+        self.candidates_ = mined.tally.candidates
+        self.n_iter_ = mined.tally.accepted
+        return self
+
+    def _miner(self, schema: Schema | None) -> Callable[..., Mined]:
+        """Return what mines: this process, or the engine."""
+        if self.engine is None:
+            for name in _ELSEWHERE:
+                if getattr(self, name) is not None:
+                    raise ParameterError(f"{name} is for an engine only; leave it out, or give engine='ray'")
+            return mine
+        if self.engine not in ENGINES:
+            raise ParameterError(f"there is no engine {self.engine!r}; choose one of {', '.join(ENGINES)}, or None")
+        if self.threads is not None:
+            raise ParameterError("threads is not for an engine, whose workers have one each; leave it out")
+        found: Callable[..., Mined] = resolve_name(ENGINES[self.engine])
+        return partial(found, workers=self.workers, address=self.address, reading={"schema": schema})

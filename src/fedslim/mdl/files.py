@@ -105,14 +105,7 @@ def code_table_document(table: CodeTable) -> dict[str, Any]:
             for label, support, usage in zip(table.vocabulary, table.supports, table.singleton_usages, strict=True)
         ],
         "itemsets": [
-            {
-                "items": list(e.labels),
-                "usage": e.usage,
-                "support": e.support,
-                "entry": e.entry,
-                "code_length": e.code_length,
-                "bits_saved": e.bits_saved,
-            }
+            {"items": list(e.labels)} | {name: getattr(e, name) for name in _StoredItemset.__struct_fields__[1:]}
             for e in table.itemsets
         ],
     }
@@ -158,13 +151,10 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     for ids, usage, _, _ in found:
         for i in ids:
             covered[i] += usage
-    wrong = next((i for i, support in enumerate(supports) if covered[i] != support), None)
-    if wrong is not None:
-        raise _bad(
-            path,
-            f"the usages of all itemsets with item {labels[wrong]!r} add up to {covered[wrong]}, "
-            f"but its support is {supports[wrong]}",
-        )
+    for label, total, support in zip(labels, covered, supports, strict=True):
+        if total != support:
+            sums = f"the usages of all itemsets with item {label!r} add up to {total}"
+            raise _bad(path, f"{sums}, but its support is {support}")
     counts = [*supports, *usages, file.other, *(count for _, *three in found for count in three)]
     small = next((count for count in counts if 0 < count < file.min_count), None)
     if small is not None:
@@ -202,10 +192,8 @@ def _itemset(
     if len(set(ids)) != len(ids):
         raise _bad(path, f"itemset {number} has an item twice")
     if not row.usage <= row.support <= transactions:
-        why = (
-            f"itemset {number} is used {row.usage} times and supported by {row.support} of {transactions} transactions"
-        )
-        raise _bad(path, why)
+        counts = f"used {row.usage} times and supported by {row.support} of {transactions} transactions"
+        raise _bad(path, f"itemset {number} is {counts}")
     return ids, row.usage, row.support, row.entry
 
 

@@ -1,4 +1,6 @@
-"""Iterated local search: take some itemsets out, continue greedily, keep the result if it is better, else go back.
+"""Searches that continue from a table that was found before, and the tasks that they carry out.
+
+An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back:
 
     search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
 
@@ -14,24 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.continued import ContinuedSearch, Table
-from fedslim.mdl.itemsets import order_key
-from fedslim.mdl.objective import description_length, log2
-from fedslim.mdl.questions import GoBack, Mark, Remove, TryRemovals, add_changes
-from fedslim.mdl.ranking import KeptRanking
+from fedslim.mdl.arrays import KeptArrays
+from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.objective import log2, standard_length
+from fedslim.mdl.policy import MAX_WIDTH
+from fedslim.mdl.questions import GoBack, Insert, Mark, Remove, TryInsertions, TryRemovals, add_changes
 from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
-from fedslim.mdl.snapshot import KeptArrays
-from fedslim.mdl.steps import SearchResult, TableEntry
-from fedslim.mdl.table import KeptTable
+from fedslim.mdl.search import SlimSearch
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
-
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Question
+    from fedslim.mdl.questions import Change, Question
+    from fedslim.mdl.steps import SearchResult, Snapshot
+
+Table = tuple[tuple["Itemset", int], ...]
+"""Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""
 
 WIDTHS = (1, 2, 4, 6, 8, 12)
 """The widths with which an iteration may continue: as many ways to another table."""
@@ -64,24 +66,44 @@ class Segment:
     experience: Experience = field(default_factory=Experience)
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best table so far: bits, itemsets and entries by slot, and what they are made of."""
+def itemsets_of(result: SearchResult) -> Table:
+    """Return the itemsets of a result, without single items."""
+    return tuple([(e.items, e.entry) for e in result.entries if len(e.items) > 1])
 
-    bits: float
-    itemsets: dict[int, Itemset]
-    entries: dict[int, int]
-    usage: NDArray[np.int64]
-    standard: NDArray[np.float64]
 
-    def table(self) -> set[tuple[Itemset, int]]:
-        """Return the itemsets with their entries."""
-        return {(x, self.entries[s]) for s, x in self.itemsets.items()}
+class ContinuedSearch(SlimSearch):
+    """A greedy search that starts with these itemsets in addition to single items."""
 
-    def since(self, before: Best) -> Patch:
-        """Return what was changed to get here."""
-        then, now = before.table(), self.table()
-        return Patch(tuple(sorted(then - now)), tuple(sorted(now - then)))
+    def __init__(self, n_items: int, policy: Policy, start: Table) -> None:
+        super().__init__(n_items, policy)
+        self._start_from = start
+
+    def _begin(self) -> Generator[Question, Any, None]:
+        yield from super()._begin()
+        yield from self._install(self._start_from)
+
+    def _install(self, table: Table) -> Generator[Question, Any, None]:
+        """Insert itemsets that were found before."""
+        yield from self._come_back()
+        for first in range(0, len(table), MAX_WIDTH):
+            some = table[first : first + MAX_WIDTH]
+            moves = [
+                Insert.again(slot, *one) for slot, one in zip(self._table.free_slots(len(some)), some, strict=True)
+            ]
+            for move in moves:
+                self._reserve(move.slot)
+                self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
+            changes = (yield TryInsertions(tuple(moves), (True,) * len(moves))).changes
+            for move, change in zip(moves, changes, strict=True):
+                bits = self._bits_changed(change)
+                self._table.stage(move.slot, move.itemset, move.entry)
+                self._table.place(move.slot)
+                self.ranking.welcome(move.slot)
+                self._apply(change, bits)
+
+
+class EagerContinuedSearch(ContinuedSearch, EagerSearch):
+    """The same for sources where a question is dear."""
 
 
 class LocalSearch(ContinuedSearch):
@@ -94,13 +116,12 @@ class LocalSearch(ContinuedSearch):
         self.experience = Experience(list(segment.experience.gained), list(segment.experience.cost))
         self.patches: list[Patch] = []
         self.iterations = 0
-        self._marked = KeptTable()
-        self._marked_ranking = KeptRanking()
         self._marked_counts = KeptArrays()
         self._marked_figures = (0, 0, 0.0)
         self._model_bits = 0.0
         self._slack = 0.0
-        self._best: Best | None = None
+        self._best: Snapshot | None = None
+        self.best_bits = math.inf  # L of the best table so far
         self._standing: list[Standing] | None = None  # the marked table, for ruins
 
     def run(self) -> Generator[Question, Any, SearchResult]:
@@ -120,51 +141,36 @@ class LocalSearch(ContinuedSearch):
         self.converged = True
         return self.result()
 
-    def result(self) -> SearchResult:
-        """Return the best table so far."""
-        best = self._best
-        if best is None:
-            return super().result()
-        usage = best.usage.tolist()
-        order = sorted(best.itemsets, key=lambda s: order_key(best.itemsets[s], best.entries[s]))
-        itemsets = [TableEntry(best.itemsets[s], usage[s], best.entries[s]) for s in order if usage[s]]
-        singletons = [TableEntry((i,), usage[i], 0) for i in range(self._table.n_items) if usage[i]]
-        bits = description_length(usage, best.standard.tolist())
-        return SearchResult((*itemsets, *singletons), bits, self.bits_standard, self.tally, self.converged)
-
-    @property
-    def best_bits(self) -> float:
-        """L of the best table so far."""
-        return self.bits_now if self._best is None else self._best.bits
+    def _best_table(self) -> Snapshot:
+        return super()._best_table() if self._best is None else self._best
 
     # -- the state to return to ---------------------------------------------------------------------------------
 
     def _mark(self) -> Generator[Question, Any, None]:
+        yield from self._come_back()
         yield Mark()
         self.bits_now = self._exact_bits()
         self._standing = None
-        self._table.mark(self._marked)
-        self.ranking.mark(self._marked_ranking)
+        self._table.mark()
+        self.ranking.mark()
         self._marked_counts.keep((self._usage, self._standard))
         self._marked_figures = (self._total, self._in_use, self.bits_now)
-        if self._best is None or self.bits_now < self._best.bits:
-            # The marked dictionaries are never changed, only replaced.
-            kept = Best(
-                self.bits_now, self._marked.itemsets, self._marked.entries, self._usage.copy(), self._standard.copy()
-            )
-            if self._best is not None:
-                self.patches.append(kept.since(self._best))
-            self._best = kept
+        if self._best is None or self.bits_now < self.best_bits:
+            before, self._best, self.best_bits = self._best, self._snapshot(), self.bits_now
+            if before is not None:
+                then, now = ({(x, one.entries[s]) for s, x in one.itemsets.items()} for one in (before, self._best))
+                self.patches.append(Patch(tuple(sorted(then - now)), tuple(sorted(now - then))))
             self._slack = SLACK * self._model_bits / max(self._in_use, 1)
 
     def _go_back(self) -> Generator[Question, Any, None]:
+        yield from self._come_back()
         yield GoBack()
-        self._table.go_back(self._marked)
+        self._table.go_back()
         self._usage[:] = 0  # also of the slots that were added since
         self._marked_counts.put_back((self._usage, self._standard))
         self._total, self._in_use, self.bits_now = self._marked_figures
         self._tried = {}
-        self.ranking.go_back(self._marked_ranking)
+        self.ranking.go_back()
 
     def _exact_bits(self) -> float:
         """Return L without the rounding errors of many small changes: exactly `bits().total`, but faster."""
@@ -177,9 +183,8 @@ class LocalSearch(ContinuedSearch):
 
     def _settle(self) -> Generator[Question, Any, None]:
         """Continue from the current table if it is good enough, and from the marked one otherwise."""
-        assert self._best is not None  # noqa: S101  # the first table is marked
         marked, self.bits_now = self._marked_figures[2], self._exact_bits()
-        if self.bits_now < marked or marked < self.bits_now < self._best.bits + self._slack:
+        if self.bits_now < marked or marked < self.bits_now < self.best_bits + self._slack:
             yield from self._mark()
         else:
             yield from self._go_back()
@@ -218,6 +223,7 @@ class LocalSearch(ContinuedSearch):
 
     def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
         """Remove itemsets, then those that are worth nothing without them."""
+        yield from self._come_back()
         self._touched, self._shrunk, self._later = set(), set(), set()
         if slots:
             change = add_changes((yield TryRemovals(slots, (True,) * len(slots))))
@@ -243,3 +249,53 @@ class LocalSearch(ContinuedSearch):
         new = {s for s, x in self._table.itemsets.items() if (x, self._table.entries[s]) in added}
         yield from self._prune(self._shrunk | new, forced_only=not self.policy.pruning)
         yield from self._settle()
+
+
+class EagerLocalSearch(LocalSearch, EagerSearch):
+    """The same for sources where a question is dear."""
+
+    _marked_last: dict[int, Change]  # the marked state of `_last`: a slot may hold another element by now
+
+    def _mark(self) -> Generator[Question, Any, None]:
+        yield from super()._mark()
+        self._marked_last = self._last.copy()
+
+    def _go_back(self) -> Generator[Question, Any, None]:
+        yield from super()._go_back()
+        self._last = self._marked_last.copy()
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """A greedy search, from single items or from a table."""
+
+    policy: Policy
+    start: Table = ()
+
+    def search(self, n_items: int) -> SlimSearch:
+        """Return a search that does this."""
+        return ContinuedSearch(n_items, self.policy, self.start)
+
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerContinuedSearch(n_items, self.policy, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A segment of a local search; the seed is several numbers."""
+
+    policy: Policy
+    segment: Segment
+    seed: tuple[int, ...]
+
+    def search(self, n_items: int) -> LocalSearch:
+        """Return a search that does this."""
+        return LocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerLocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+
+
+Task = Greedy | Local

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
@@ -22,21 +22,19 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
-from fedslim.mdl.effort import CHAINS, WIDTHS, best_of, parts, plan
-from fedslim.mdl.effort_search import EffortSearch
+from fedslim.mdl.effort import CHAINS, WIDTHS, EffortSearch, best_of, carry_out, parts, plan
+from fedslim.mdl.kernels.vertical import SupportIndex
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
 from fedslim.mdl.questions import Support, Supports, Together
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.sharded import Sharded
 from fedslim.mdl.steps import Tally
-from fedslim.mdl.support import SupportIndex
-from fedslim.mdl.tasks import carry_out
+from fedslim.mdl.summed import Sharded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -45,13 +43,13 @@ if TYPE_CHECKING:
     from fedslim.data.encoding import Encoding
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.crew import Watch
-    from fedslim.mdl.driver import WatchedSearch
-    from fedslim.mdl.effort import Plan
+    from fedslim.mdl.driver import Search
+    from fedslim.mdl.effort import Plan, TaskOutcome
     from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.local_search import Task
     from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Question, Source
     from fedslim.mdl.steps import SearchResult
-    from fedslim.mdl.tasks import Task, TaskOutcome
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
@@ -64,12 +62,17 @@ PAYS_TO_KEEP_PAIRS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class RowsElsewhere:
-    """Data whose rows are on other machines: what is known about them, and what puts questions to them."""
+    """Data whose rows are on other machines: what is known about them, and what puts questions to them.
+
+    `on_rows(function, …)` calls a function where the rows are, and returns the results of all places. The function is
+    given the rows there, their numbers among all rows, and the other arguments.
+    """
 
     ask: Callable[[Question], Any]
     vocabulary: tuple[str, ...]
     transactions: int
     encoding: Encoding | None = None
+    on_rows: Callable[..., list[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ def mine(
         >>> len(mined.table), round(mined.table.compression.L_percent, 2), mined.converged
         (140, 57.42, True)
     """
-    _check(pruning, order, max_time, max_itemset_size, min_support, min_count, threads, seed)
+    _check(**locals())
     check_width(width)
     policy = Policy(pruning, order, max_itemset_size, min_support, min_count, width=width)
     stop = (stop or Stop()).within(max_time)
@@ -129,11 +132,11 @@ def mine(
         return _mine_elsewhere(database, policy, todo, seed, stop, on_progress)
     log = _Log(todo, stop, on_progress)
     best: SearchResult | None = None
-    with _Workers(database, stop, threads, several=todo.several) as workers, suppress(StopIteration):
+    with _workers(database, stop, threads, several=todo.several) as carry_out_all, suppress(StopIteration):
         work = parts(policy, todo, seed)
         tasks = next(work)
         while best is None or not stop.now():
-            outcomes = log.of(tasks, workers.carry_out(tasks, log.watch))
+            outcomes = log.of(tasks, carry_out_all(tasks, log.watch))
             best = best_of(outcomes, best)
             tasks = work.send(outcomes)
         log.cut_short = True
@@ -168,33 +171,23 @@ def _mine_elsewhere(
 
 
 def _ending(stop: Stop, *, converged: bool) -> Ending:
-    if converged:
-        return "converged"
-    return "interrupted" if stop.asked else "out of time"
+    return "converged" if converged else "interrupted" if stop.asked else "out of time"
 
 
-class _Workers:
-    """Those who carry out tasks: several processes, or for a single task this one with several threads."""
-
-    def __init__(self, database: TransactionDatabase, stop: Stop, threads: int | None, *, several: bool) -> None:
-        self._database = database
-        self._stop = stop
-        self._threads = threads
-        cores = min(os.cpu_count() or 1, CHAINS) if threads is None else threads
-        self._crew = Crew(database, stop, cores) if several else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._crew is not None:
-            self._crew.end()
-
-    def carry_out(self, tasks: Sequence[Task], watch: Watch) -> list[TaskOutcome]:
-        if self._crew is not None:
-            return self._crew.carry_out(tasks, watch)
-        with _source(self._database, self._threads) as source:
-            return [carry_out(task, self._database, self._stop, source=source, watch=watch) for task in tasks]
+@contextmanager
+def _workers(
+    database: TransactionDatabase, stop: Stop, threads: int | None, *, several: bool
+) -> Iterator[Callable[[Sequence[Task], Watch], list[TaskOutcome]]]:
+    """Give what carries out tasks: several processes, or for a single task this one with several threads."""
+    if several:
+        crew = Crew(database, stop, min(os.cpu_count() or 1, CHAINS) if threads is None else threads)
+        try:
+            yield crew.carry_out
+        finally:
+            crew.end()
+    else:
+        with _source(database, threads) as source:
+            yield lambda tasks, watch: [carry_out(one, database, stop, source=source, watch=watch) for one in tasks]
 
 
 class _Log:
@@ -286,28 +279,25 @@ def _warm_up() -> None:
 
 
 def reporter(
-    search: WatchedSearch, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
+    search: Search, number: int, of: int, stop: Stop, on_progress: Callable[[Progress], None]
 ) -> Callable[[], None]:
     """Return a function that reports the progress of a search, which runs policy `number` of `of`."""
     trend = Trend()
 
     def report() -> None:
         seconds = stop.seconds
-        remaining = trend.remaining(seconds, search.best_gain)
-        limit = stop.deadline - stop.started - seconds
-        if limit != float("inf"):
-            remaining = limit if remaining is None else min(limit, remaining)
+        ends = (trend.remaining(seconds, search.best_gain), stop.deadline - stop.started - seconds)
         on_progress(
             Progress(
-                number,
-                of,
-                search.itemsets,
-                search.tally.accepted,
-                search.tally.candidates,
-                percent_of_standard(search.bits_now, search.bits_standard.total),
-                search.best_gain,
-                seconds,
-                remaining,
+                policy=number,
+                policies=of,
+                itemsets=search.itemsets,
+                accepted=search.tally.accepted,
+                candidates=search.tally.candidates,
+                percent=percent_of_standard(search.bits_now, search.bits_standard.total),
+                best_gain=search.best_gain,
+                seconds=seconds,
+                remaining=min([end for end in ends if end is not None and end < math.inf], default=None),
                 latest=search.latest(),
             )
         )
@@ -326,47 +316,30 @@ def _source(database: TransactionDatabase, threads: int | None) -> AbstractConte
     return Sharded(database, threads, keep_pairs=keep)
 
 
-def _check(
-    pruning: object,
-    order: object,
-    max_time: object,
-    max_itemset_size: object,
-    min_support: object,
-    min_count: object,
-    threads: object,
-    seed: object,
-) -> None:
-    if not isinstance(pruning, bool):
-        msg = f"pruning must be True or False, not {pruning!r}"
-        raise ParameterError(msg)
-    if order not in ("usage", "support"):
-        msg = f"order must be 'usage' or 'support', not {order!r}"
-        raise ParameterError(msg)
-    if max_time is not None and not (_is_number(max_time) and max_time > 0):  # type: ignore[operator]
-        msg = f"max_time must be a positive number of seconds or None, not {max_time!r}"
-        raise ParameterError(msg)
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        msg = f"seed must be a whole number of at least 0, not {seed!r}"
-        raise ParameterError(msg)
-    for name, value, optional in (
-        ("max_itemset_size", max_itemset_size, True),
-        ("min_support", min_support, False),
-        ("min_count", min_count, False),
-        ("threads", threads, True),
-    ):
-        if value is None and optional:
-            continue
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            msg = f"{name} must be a whole number of at least 1{' or None' if optional else ''}, not {value!r}"
-            raise ParameterError(msg)
+def _check(**given: Any) -> None:
+    """Raise `ParameterError` for the first parameter that is not what it must be."""
+    positive = "a whole number of at least 1"
+    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
+        "pruning": ("True or False", lambda x: isinstance(x, bool)),
+        "order": ("'usage' or 'support'", lambda x: x in ("usage", "support")),
+        "max_time": ("a positive number of seconds or None", lambda x: x is None or (_is_number(x, Real) and x > 0)),
+        "seed": ("a whole number of at least 0", lambda x: _is_number(x) and x >= 0),
+        "max_itemset_size": (f"{positive} or None", lambda x: x is None or (_is_number(x) and x >= 1)),
+        "min_support": (positive, lambda x: _is_number(x) and x >= 1),
+        "min_count": (positive, lambda x: _is_number(x) and x >= 1),
+        "threads": (f"{positive} or None", lambda x: x is None or (_is_number(x) and x >= 1)),
+    }
+    for name, (what, is_right) in rules.items():
+        if not is_right(given[name]):
+            raise ParameterError(f"{name} must be {what}, not {given[name]!r}")
 
 
-def check_width(width: object) -> None:
+def check_width(width: Any) -> None:
     """Raise `ParameterError` unless a step can try this many candidates."""
-    if isinstance(width, bool) or not isinstance(width, Integral) or not 1 <= int(width) <= MAX_WIDTH:
+    if not (_is_number(width) and 1 <= width <= MAX_WIDTH):
         msg = f"width must be a whole number from 1 to {MAX_WIDTH}, not {width!r}; 1 is SLIM as published"
         raise ParameterError(msg)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _is_number(value: Any, kind: type = Integral) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

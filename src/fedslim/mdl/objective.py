@@ -111,22 +111,14 @@ def percent_of_standard(bits: float, standard: float) -> float:
     return 100.0 * bits / standard if standard else 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """The fraction of L(XY | ST) that an estimate charges, for the cheaper parent and for the dearer one.
-
-    A fraction below 1 is optimistic: more candidates are tried. The trial decides what enters the table.
-    """
-
-    cheaper: float = 1.0
-    dearer: float = 1.0
-
-
-EXACT = Charge()
+EXACT = 1.0
+FREE = 0.0
+"""What an estimate charges of L(XY | ST): all, or nothing, which is optimistic, so that more candidates are tried. The
+trial decides what enters the table."""
 
 
 def estimated_gain(
-    x: int, y: int, c: int, total: int, in_use: int, standard_x: float, standard_y: float, charge: Charge = EXACT
+    x: int, y: int, c: int, total: int, in_use: int, standard_x: float, standard_y: float, charge: float = EXACT
 ) -> float:
     """Return the bits saved if X ∪ Y replaced all `c` joint uses of X and Y and nothing else changed.
 
@@ -143,5 +135,4 @@ def estimated_gain(
     )
     spelled_x = standard_x if x_left else 0.0
     spelled_y = standard_y if y_left else 0.0
-    spelling = charge.cheaper * min(spelled_x, spelled_y) + charge.dearer * max(spelled_x, spelled_y)
-    return (data + codes) - spelling
+    return (data + codes) - charge * (spelled_x + spelled_y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fedslim.mdl.objective import EXACT, Charge
+from fedslim.mdl.objective import EXACT
 
 Order = Literal["usage", "support"]
 
@@ -28,7 +28,7 @@ class Policy:
     min_support: int = 1
     min_count: int = 1
     """Items with a smaller support are dropped at the start, and no itemset enters or stays with a smaller usage."""
-    charges: tuple[Charge, ...] = (EXACT,)
+    charges: tuple[float, ...] = (EXACT,)
     """Applied one after the other, each until no candidate is accepted."""
     width: int = WIDTH
     """How many candidates each step tries before it ranks again; 1 is SLIM as published."""

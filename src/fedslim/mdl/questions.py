@@ -42,6 +42,42 @@ class Change(NamedTuple):
     won: Counts
 
 
+class Changes(NamedTuple):
+    """What each of several trials changes, one after the other: the slots of trial r end before ends[r]."""
+
+    ends: Counts
+    slots: NDArray[np.int32]
+    lost: Counts
+    won: Counts
+
+    def each(self) -> tuple[Change, ...]:
+        """Return the change of each trial."""
+        ends = self.ends.tolist()
+        _, slots, lost, won = self
+        return tuple([Change(slots[a:b], lost[a:b], won[a:b]) for a, b in zip([0, *ends], ends, strict=False)])
+
+    def last(self) -> Change:
+        """Return the change of the last trial."""
+        begin = self.ends[-2] if len(self.ends) > 1 else 0
+        return Change(self.slots[begin:], self.lost[begin:], self.won[begin:])
+
+
+def flatten(changes: Sequence[Change]) -> Changes:
+    """Return several changes in one."""
+    if not changes:
+        return Changes(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    slots, lost, won = zip(*changes, strict=True)
+    ends = np.cumsum([len(some) for some in slots])
+    return Changes(ends, np.concatenate(slots), np.concatenate(lost), np.concatenate(won))
+
+
+def join_changes(parts: Sequence[Changes]) -> Changes:
+    """Return the trials of all parts, one after the other."""
+    before = np.cumsum([0, *(len(part.slots) for part in parts)])
+    ends = [part.ends + begin for part, begin in zip(parts, before.tolist(), strict=False)]
+    return Changes(*(np.concatenate(some) for some in (ends, *list(zip(*parts, strict=True))[1:])))
+
+
 class Source(Protocol):
     """Something with covers to count in: one database, or several whose counts are added up."""
 

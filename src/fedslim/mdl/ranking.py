@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels import ranking, rejected
-from fedslim.mdl.kernels.ranking import Choice, PairRows, TableFacts, Totals
+from fedslim.mdl.kernels.arrays import zeros
+from fedslim.mdl.kernels.ranking import Choice, Known, PairRows, TableFacts, Totals
 from fedslim.mdl.kernels.rejected import Rejected
-from fedslim.mdl.objective import EXACT, log2
+from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
-from fedslim.mdl.snapshot import KeptArrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fedslim.mdl.objective import Charge
     from fedslim.mdl.questions import Change, Insert
     from fedslim.mdl.table import WorkingTable
 
@@ -32,6 +31,12 @@ MAX_ROWS = 1024
 
 LOOK = 6
 """For each candidate of a step, how many of the best candidates are looked at to find some without common elements."""
+
+POOLS = ("partners", "counts")
+"""The arrays of rows that are not by slot."""
+
+FILLS = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
+"""What they hold for slots without an element, where it is not 0."""
 
 MARGIN = 32.0
 """Pairs estimated to cost more bits than this are not kept: rows stay short, and rarely have to be asked for again."""
@@ -55,19 +60,6 @@ class UnknownRows:
     above: float  # pairs with lower gains do not matter
 
 
-@dataclass(slots=True)
-class KeptRanking:
-    """A former state of a ranking."""
-
-    numbers: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
-    totals: tuple[int, int] = (0, 0)
-    charge: Charge = EXACT
-    places: int = 0
-    arrays: KeptArrays = field(default_factory=KeptArrays)
-    rejected: KeptArrays = field(default_factory=KeptArrays)
-    store: KeptArrays = field(default_factory=KeptArrays)
-
-
 class CandidateRanking:
     """Keeps rows of the pair matrix, and finds the best of all candidates."""
 
@@ -78,7 +70,7 @@ class CandidateRanking:
         standard: NDArray[np.float64],
         log2_table: NDArray[np.float64],
         *,
-        charge: Charge,
+        charge: float,
         width: int = 1,
         largest: int | None = None,
         least: int = 1,
@@ -90,63 +82,37 @@ class CandidateRanking:
         self._least = least  # pairs with a lower co-usage are no candidates
         self._births = table.n_items
         self._limit = table.n_items
-        capacity = table.capacity
-        most = len(log2_table)
-        self._facts = TableFacts(
-            usages,
-            standard,
-            table.elements.size,
-            table.elements.rank,
-            np.arange(capacity, dtype=np.int64),
-            log2_table,
-            np.zeros(most),
-            np.zeros(most),
-            np.full(most, ranking.NEVER, np.int64),
-        )
-        self._rows = PairRows(
-            np.full(capacity, -np.inf),
-            np.full(capacity, ranking.NEVER, np.int64),
-            np.full(capacity, ranking.NEVER, np.int32),
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.uint8),
-            np.zeros(capacity, np.int64),
-            np.full(capacity, -np.inf),
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.int64),
-            np.zeros(4096, np.int32),
-            np.zeros(4096, np.int32),
-        )
+        elements, births, most = table.elements, np.arange(table.capacity, dtype=np.int64), len(log2_table)
+        parts = (np.zeros(most), np.zeros(most), np.full(most, ranking.NEVER, np.int64))
+        self._facts = TableFacts(usages, standard, elements.size, elements.rank, births, log2_table, *parts)
+        self._rows: PairRows = zeros(PairRows, table.capacity, partners=4096, counts=4096)
+        for name, fill in FILLS.items():
+            getattr(self._rows, name)[:] = fill
         self._tree = np.zeros(2, np.int32)
-        self._choice = _empty_choice(capacity)
-        self._found = np.zeros(capacity, np.int32)
+        self._choice = _empty_choice(table.capacity, width)
+        self._found = np.zeros(table.capacity, np.int32)
         self._occurrences = int(usages.sum())
         self._pool_end = 0
         self._rejected_count = 0
         self._rejected = _empty_rejected(1024)
         self._version = 0
+        self._marked_rows, self._marked_rejected = KeptArrays(), KeptArrays()
         self._set_now(int(usages.sum()), int(np.count_nonzero(usages)))
         self._forget(np.arange(self._limit))
 
     @property
-    def charge(self) -> Charge:
+    def charge(self) -> float:
         """What new elements are charged for in the estimate."""
         return self._charge
 
+    @property
+    def _known(self) -> Known:
+        return Known(self._rows, self._facts, self._rejected, self._now)
+
     def _set_now(self, total: int, in_use: int) -> None:
         log_total = log2(total)
-        self._now = Totals(
-            self._version,
-            total,
-            in_use,
-            total * log_total,
-            in_use * log_total,
-            self._charge.cheaper,
-            self._charge.dearer,
-            self._largest,
-            self._least,
-            MARGIN,
-        )
+        settings = (self._charge, self._largest, self._least, MARGIN)
+        self._now = Totals(self._version, total, in_use, total * log_total, in_use * log_total, *settings)
 
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """Return the best candidates of which no two have an element in common, or the rows needed to find them.
@@ -160,9 +126,7 @@ class CandidateRanking:
         if len(self._choice.row) < width:
             self._choice = _empty_choice(self._table.capacity, width)
         choice = self._choice
-        n, above = ranking.choose(
-            self._limit, width, LOOK * width, self._tree, choice, self._rows, self._facts, self._rejected, self._now
-        )
+        n, above = ranking.choose(self._limit, width, LOOK * width, self._tree, choice, self._known)
         if unknown := self._unknown(above):
             return UnknownRows(unknown, above)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
@@ -195,8 +159,7 @@ class CandidateRanking:
         if self._pool_end + len(others) > len(self._rows.partners):
             self.compact(len(others))
         new = (np.array(slots), np.cumsum([len(row.slots) for row in rows]), others, counts)
-        known = (self._rows, self._facts, self._rejected, self._now)
-        self._pool_end = ranking.add_rows(*new, self._pool_end, most, dropped, *known)
+        self._pool_end = ranking.add_rows(*new, self._pool_end, most, dropped, self._known)
 
     @property
     def _longest_row(self) -> int:
@@ -211,7 +174,7 @@ class CandidateRanking:
     ) -> tuple[tuple[SlotCounts], int, float]:
         """Return the best pairs of a row, best first, and the largest co-usage and gain of all others."""
         gains = np.empty(len(row.slots))
-        ranking.row_gains(slot, row.slots, row.counts, gains, self._rows, self._facts, self._rejected, self._now)
+        ranking.row_gains(slot, row.slots, row.counts, gains, self._known)
         rank = self._facts.rank
         first, second = np.minimum(rank[row.slots], rank[slot]), np.maximum(rank[row.slots], rank[slot])
         order = np.lexsort((second, first, -row.counts, -gains))
@@ -265,7 +228,7 @@ class CandidateRanking:
         self._rejected_count = 0
         self.recharge(self._charge)
 
-    def recharge(self, charge: Charge) -> None:
+    def recharge(self, charge: float) -> None:
         """Continue with another charge; the bounds of all rows become invalid, so all are asked for again."""
         self._charge = charge
         self._version += 1
@@ -319,48 +282,41 @@ class CandidateRanking:
         self._facts.birth[slot] = birth
 
     def _grow(self) -> None:
-        elements = self._table.elements
-        capacity, old = self._table.capacity, len(self._facts.birth)
+        """Make room for all slots of the table."""
+        elements, capacity, rows = self._table.elements, self._table.capacity, self._rows
         self._facts = self._facts._replace(size=elements.size, rank=elements.rank)
-        if capacity == old:
+        if capacity == len(rows.upper):
             return
-
         self._facts = self._facts._replace(birth=lengthen(self._facts.birth, capacity))
         self._found = np.zeros(capacity, np.int32)
         self._choice = _empty_choice(capacity, len(self._choice.row))
-        rows = self._rows
-        fills = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
-        per_slot = [name for name in PairRows._fields if name not in {"partners", "counts"}]
-        self._rows = rows._replace(
-            **{name: lengthen(getattr(rows, name), capacity, fills.get(name, 0)) for name in per_slot}
-        )
+        per_slot = [name for name in PairRows._fields if name not in POOLS]
+        self._rows = rows._replace(**{f: lengthen(getattr(rows, f), capacity, FILLS.get(f, 0)) for f in per_slot})
 
-    def mark(self, kept: KeptRanking) -> None:
-        """Copy the current state to `kept`; the usages belong to the search."""
-        kept.numbers = (self._births, self._limit, self._pool_end, self._rejected_count, self._version)
-        kept.totals, kept.charge = (self._now.total, self._now.in_use), self._charge
-        kept.arrays.keep((self._facts.birth[: self._limit], *self._kept_rows(self._limit, self._pool_end)))
-        kept.rejected.keep(self._rejected)
-        kept.places = len(self._rejected.key)
+    def mark(self) -> None:
+        """Remember this state instead of the one remembered before; the usages belong to the search."""
+        counts = (self._births, self._limit, self._pool_end, self._rejected_count, len(self._rejected.key))
+        self._marked = (*counts, self._now, self._charge)
+        self._marked_rows.keep((self._facts.birth[: self._limit], *self._kept_rows(self._limit, self._pool_end)))
+        self._marked_rejected.keep(self._rejected)
 
-    def go_back(self, kept: KeptRanking) -> None:
-        """Return to a state that `mark` has copied; the table and the usages have already been restored."""
-        self._births, self._limit, self._pool_end, self._rejected_count, then = kept.numbers
-        self._charge = kept.charge
+    def go_back(self) -> None:
+        """Return to the remembered state; the table and the usages have already been restored."""
+        self._births, self._limit, self._pool_end, self._rejected_count, places, then, self._charge = self._marked
         self._grow()
-        kept.arrays.put_back((self._facts.birth, *self._kept_rows(self._table.capacity, len(self._rows.partners))))
-        if len(self._rejected.key) != kept.places:
-            self._rejected = _empty_rejected(kept.places)
-        kept.rejected.put_back(self._rejected)
+        rows = self._kept_rows(self._table.capacity, len(self._rows.partners))
+        self._marked_rows.put_back((self._facts.birth, *rows))
+        if len(self._rejected.key) != places:
+            self._rejected = _empty_rejected(places)
+        self._marked_rejected.put_back(self._rejected)
         # Versions are never used twice, because `TableFacts.part_version` refers to them.
         self._version += 1
         exact = self._rows.exact[: self._limit]
-        exact[exact == then] = self._version
-        self._set_now(*kept.totals)
+        exact[exact == then.version] = self._version
+        self._set_now(then.total, then.in_use)
 
     def _kept_rows(self, limit: int, pool_end: int) -> list[NDArray[Any]]:
-        pools = {"partners", "counts"}
-        return [getattr(self._rows, f)[: pool_end if f in pools else limit] for f in PairRows._fields]
+        return [getattr(self._rows, f)[: pool_end if f in POOLS else limit] for f in PairRows._fields]
 
     def compact(self, extra: int = 0) -> None:
         """Move all rows together, to reuse the space of forgotten ones."""
@@ -372,18 +328,10 @@ class CandidateRanking:
         self._rows = rows._replace(partners=partners, counts=counts)
 
 
-def _empty_choice(capacity: int, width: int = 1) -> Choice:
-    return Choice(
-        np.zeros(width, np.int32),
-        np.zeros(width, np.int32),
-        np.zeros(width, np.int64),
-        np.zeros(width),
-        np.zeros(capacity, np.uint8),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity),
-        np.full(capacity, ranking.NEVER, np.int32),
-        np.zeros(capacity, np.int64),
-    )
+def _empty_choice(capacity: int, width: int) -> Choice:
+    choice: Choice = zeros(Choice, capacity, row=width, partner=width, together=width, gain=width)
+    choice.best_partner[:] = ranking.NEVER
+    return choice
 
 
 def _empty_rejected(size: int) -> Rejected:

@@ -82,13 +82,5 @@ def release(
         vocabulary = [vocabulary[i] for i in kept]
         supports, usages = supports[kept], usages[kept]
         found = [(tuple(number[i] for i in items), *three) for items, *three in found]  # type: ignore[misc]
-    return CodeTable(
-        tuple(vocabulary),
-        transactions,
-        tuple(supports.tolist()),
-        tuple(usages.tolist()),
-        tuple(found),
-        order,
-        min_count,
-        other,
-    )
+    counted = (tuple(supports.tolist()), tuple(usages.tolist()), tuple(found))
+    return CodeTable(tuple(vocabulary), transactions, *counted, order, min_count, other)

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -60,29 +61,21 @@ class Standing:
 Ruin = Callable[[Sequence[Standing], Dice], list[Standing]]
 
 
-def few(least: int, most: int) -> Ruin:
+def few(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
     """Take out a few itemsets, any."""
-
-    def ruin(table: Sequence[Standing], dice: Dice) -> list[Standing]:
-        places = {dice.below(len(table)) for _ in range(dice.between(least, most))}
-        return [table[k] for k in sorted(places)]
-
-    return ruin
+    places = {dice.below(len(table)) for _ in range(dice.between(least, most))}
+    return [table[k] for k in sorted(places)]
 
 
-def similar(least: int, most: int) -> Ruin:
+def similar(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
     """Take out one itemset and those that have most in common with it."""
+    n, items = dice.between(least, most), set(dice.one_of(table).items)
 
-    def ruin(table: Sequence[Standing], dice: Dice) -> list[Standing]:
-        n, items = dice.between(least, most), set(dice.one_of(table).items)
+    def common(one: Standing) -> float:
+        both = len(items.intersection(one.items))
+        return both / (len(items) + len(one.items) - both)
 
-        def common(one: Standing) -> float:
-            both = len(items.intersection(one.items))
-            return both / (len(items) + len(one.items) - both)
-
-        return sorted(table, key=common, reverse=True)[:n]
-
-    return ruin
+    return sorted(table, key=common, reverse=True)[:n]
 
 
 def related(table: Sequence[Standing], dice: Dice) -> list[Standing]:
@@ -91,52 +84,31 @@ def related(table: Sequence[Standing], dice: Dice) -> list[Standing]:
     return [one for one in table if items.issuperset(one.items) or items.issubset(one.items)]
 
 
-def having(share: float) -> Ruin:
+def having(share: float, table: Sequence[Standing], dice: Dice) -> list[Standing]:
     """Take out this share of the itemsets with one item."""
-
-    def ruin(table: Sequence[Standing], dice: Dice) -> list[Standing]:
-        item = dice.one_of(dice.one_of(table).items)
-        return [one for one in table if item in one.items and dice.fraction() < share]
-
-    return ruin
+    item = dice.one_of(dice.one_of(table).items)
+    return [one for one in table if item in one.items and dice.fraction() < share]
 
 
-def rarest(least: int, most: int) -> Ruin:
+def rarest(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
     """Take out itemsets that are used least, with some chance for others."""
-
-    def ruin(table: Sequence[Standing], dice: Dice) -> list[Standing]:
-        n = dice.between(least, most)
-        luck = {one.slot: one.usage * (0.5 + dice.fraction()) for one in table}
-        return sorted(table, key=lambda one: luck[one.slot])[:n]
-
-    return ruin
+    n = dice.between(least, most)
+    luck = {one.slot: one.usage * (0.5 + dice.fraction()) for one in table}
+    return sorted(table, key=lambda one: luck[one.slot])[:n]
 
 
-def scattered(share: float) -> Ruin:
+def scattered(share: float, table: Sequence[Standing], dice: Dice) -> list[Standing]:
     """Take out this share of the table, anywhere."""
-
-    def ruin(table: Sequence[Standing], dice: Dice) -> list[Standing]:
-        return [one for one in table if dice.fraction() < share]
-
-    return ruin
+    return [one for one in table if dice.fraction() < share]
 
 
 RUINS: tuple[Ruin, ...] = (
-    few(1, 2),
-    few(3, 5),
-    similar(2, 5),
-    similar(6, 15),
-    similar(16, 60),
+    *[partial(few, *limits) for limits in ((1, 2), (3, 5))],
+    *[partial(similar, *limits) for limits in ((2, 5), (6, 15), (16, 60))],
     related,
-    having(0.3),
-    having(0.8),
-    rarest(2, 20),
-    scattered(0.02),
-    scattered(0.05),
-    scattered(0.1),
-    scattered(0.2),
-    scattered(0.3),
-    scattered(0.5),
+    *[partial(having, share) for share in (0.3, 0.8)],
+    partial(rarest, 2, 20),
+    *[partial(scattered, share) for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)],
 )
 
 

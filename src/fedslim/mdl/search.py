@@ -15,31 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fedslim.mdl import questions as q
 from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.kernels.gain import bits_after
-from fedslim.mdl.objective import (
-    Bits,
-    description_length,
-    log2_table,
-    standard_length,
-    standard_lengths,
-)
-from fedslim.mdl.questions import (
-    MOVES,
-    Change,
-    CoUsages,
-    Drop,
-    Insert,
-    Remove,
-    Restore,
-    Support,
-    Supports,
-    Together,
-    TryInsertions,
-    TryRemovals,
-)
+from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.steps import LATEST, Moved, SearchResult, TableEntry, Tally, Trial, Undoable
+from fedslim.mdl.steps import LATEST, Moved, SearchResult, Snapshot, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -49,7 +30,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Question
+    from fedslim.mdl.questions import Change, Insert, Question, Remove, Restore
 
 ITEMS_FOR_EACH = 8
 """A step has at most one candidate for so many items: with fewer, poor ones are soon among the best disjoint ones."""
@@ -68,7 +49,7 @@ class SlimSearch:
     MAX_TRIALS: ClassVar[int] = 8
     """Removals tried in one question: after one that succeeds, the others have to be tried again."""
 
-    MUST_ANSWER: ClassVar[tuple[type, ...]] = (Supports, *MOVES)
+    MUST_ANSWER: ClassVar[tuple[type, ...]] = (q.Supports, *q.MOVES)
 
     def __init__(self, n_items: int, policy: Policy) -> None:
         self.policy = policy
@@ -122,14 +103,17 @@ class SlimSearch:
 
     def result(self) -> SearchResult:
         """Return the current table, without the changes of an unfinished step."""
-        table, usage = self._table, self._usage
-        itemsets = [entry for _, entry in self.found()]
-        if self._open is not None and self._open.moves:
-            itemsets, usage = self._open.undo(table, usage)
-        singletons = [TableEntry((i,), int(usage[i]), 0) for i in range(table.n_items) if usage[i]]
-        used = [e for e in itemsets if e.usage]
-        bits = description_length(usage.tolist(), self._standard.tolist())
-        return SearchResult((*used, *singletons), bits, self.bits_standard, self.tally, self.converged)
+        best = self._best_table()
+        bits = description_length(best.usage.tolist(), best.standard.tolist())
+        elements = best.elements(self._table.n_items)
+        return SearchResult(elements, bits, self.bits_standard, self.tally, self.converged)
+
+    def _best_table(self) -> Snapshot:
+        return self._snapshot() if self._open is None else self._open.before
+
+    def _snapshot(self) -> Snapshot:
+        table = self._table
+        return Snapshot(table.itemsets.copy(), table.entries.copy(), self._usage.copy(), self._standard.copy())
 
     # -- the search ---------------------------------------------------------------------------------------------
 
@@ -150,10 +134,10 @@ class SlimSearch:
 
     def _begin(self) -> Generator[Question, Any, None]:
         """Ask for the supports, and start with the single items that are frequent enough."""
-        supports = np.array((yield Supports()), np.int64)
+        supports = np.array((yield q.Supports()), np.int64)
         rare = np.flatnonzero((supports > 0) & (supports < self.policy.min_count))
         if len(rare):
-            yield Drop(tuple(rare.tolist()))
+            yield q.Drop(tuple(rare.tolist()))
             supports[rare] = 0
         self._start(supports)
 
@@ -188,7 +172,7 @@ class SlimSearch:
             done = yield from self._try(todo)
             todo = todo[done:]
         for slot in self._unused():
-            yield Remove(slot)
+            yield q.Remove(slot)
             self._leave(slot, None)
         yield from self._sweep_step()
         return True
@@ -205,7 +189,7 @@ class SlimSearch:
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
         while isinstance(best := self.ranking.best(), UnknownRows):
             self.tally.rows += len(best.slots)
-            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
+            self.ranking.learn(best.slots, (yield q.CoUsages(best.slots)))
         return best
 
     def _try(self, candidates: tuple[Candidate, ...]) -> Generator[Question, Any, int]:
@@ -217,7 +201,7 @@ class SlimSearch:
             return 1
         (slot,) = self._table.free_slots(1)
         move = self._move(slot, candidate, entries[0])
-        (change,) = (yield TryInsertions((move,), (False,))).changes
+        (change,) = (yield q.TryInsertions((move,), (False,))).changes
         trial = Trial(candidate, move, change, self._bits_changed(change))
         if self._pays(trial):
             yield move
@@ -231,7 +215,7 @@ class SlimSearch:
 
     def _move(self, slot: int, candidate: Candidate, entry: int) -> Insert:
         """Return the move that inserts a candidate."""
-        move = Insert(slot, self._union(candidate), entry, (candidate.x, candidate.y))
+        move = q.Insert(slot, self._union(candidate), entry, (candidate.x, candidate.y))
         self._reserve(slot)
         self._standard[slot] = standard_length(move.itemset, self._item_lengths)
         return move
@@ -264,7 +248,7 @@ class SlimSearch:
         """Return the second criterion of the cover order for each candidate, up to the first that is too rare."""
         if self._entry_is_known:
             return tuple([c.together for c in candidates])
-        supports = yield Together(tuple([Support(self._union(c), (c.x, c.y)) for c in candidates]))
+        supports = yield q.Together(tuple([q.Support(self._union(c), (c.x, c.y)) for c in candidates]))
         enough = tuple(takewhile(lambda support: support >= self.policy.min_support, supports))
         return enough if self.policy.order == "support" else tuple([c.together for c in candidates[: len(enough)]])
 
@@ -278,7 +262,7 @@ class SlimSearch:
         self.tally.candidates += 1
         self.tally.accepted += 1
         self.best_gain = trial.candidate.gain
-        self._note(move, move.itemset, move.entry, trial.change)
+        self._note(q.Remove(move.slot), trial.change)
         self._apply(trial.change, trial.bits, move.slot)
 
     def _unused(self) -> tuple[int, ...]:
@@ -301,12 +285,11 @@ class SlimSearch:
     def _begin_step(self) -> None:
         if self.policy.min_count > 1:
             figures = (self.bits_now, self.tally.accepted, self.tally.pruned)
-            self._open = Undoable(*figures, set(self._touched), set(self._shrunk), set(self._later))
+            self._open = Undoable(self._snapshot(), *figures, set(self._touched), set(self._shrunk), set(self._later))
 
-    def _note(self, move: Insert | Remove, itemset: Itemset, entry: int, change: Change | None) -> None:
+    def _note(self, undo: Remove | Restore, change: Change | None) -> None:
         if self._open is not None:
-            birth = self.ranking.birth_of(move.slot)
-            self._open.moves.append(Moved(move, itemset, entry, birth, change))
+            self._open.moves.append(Moved(undo, self.ranking.birth_of(undo.slot), change))
 
     def _end_step(self) -> Generator[Question, Any, bool]:
         """End a series of moves; return whether it stays, otherwise undo it."""
@@ -322,22 +305,19 @@ class SlimSearch:
         step, self._open = self._open, None
         if step is None:
             return []
-        moves: list[Restore | Remove] = []
         for moved in reversed(step.moves):
-            slot = moved.move.slot
-            if isinstance(moved.move, Insert):
-                moves.append(Remove(slot))
-                self._table.drop(slot)
+            undo = moved.undo
+            if isinstance(undo, q.Remove):
+                self._table.drop(undo.slot)
             else:
-                moves.append(Restore(slot, moved.itemset, moved.entry))
-                self._table.stage(slot, moved.itemset, moved.entry)
-                self._table.place(slot)
-                self.ranking.welcome_back(slot, moved.birth)
+                self._table.stage(undo.slot, undo.itemset, undo.entry)
+                self._table.place(undo.slot)
+                self.ranking.welcome_back(undo.slot, moved.birth)
             if moved.change is not None:
-                self._take_in(Change(moved.change.slots, moved.change.won, moved.change.lost))
+                self._take_in(q.Change(moved.change.slots, moved.change.won, moved.change.lost))
         self.bits_now, self.tally.accepted, self.tally.pruned = step.bits, step.accepted, step.pruned
         self._touched, self._shrunk, self._later = step.touched, step.shrunk, step.later
-        return moves
+        return [moved.undo for moved in reversed(step.moves)]
 
     def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
         """Remove the itemsets that no longer save bits, smallest usage first; return how many were removed.
@@ -382,10 +362,14 @@ class SlimSearch:
                     break
         return removed
 
+    def _come_back(self) -> Generator[Question, Any, None]:
+        """Undo what the sources have done ahead: here nothing."""
+        yield from ()
+
     def _try_all(self, slots: set[int]) -> Generator[Question, Any, None]:
         """Ask what each of these removals would change, as far as that is not known."""
         if unknown := tuple(sorted([s for s in slots if s not in self._tried])):
-            self._tried |= dict(zip(unknown, (yield TryRemovals(unknown)), strict=True))
+            self._tried |= dict(zip(unknown, (yield q.TryRemovals(unknown)), strict=True))
 
     def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:  # noqa: ARG002  # for searches that look ahead
         """Return what the first removals of a queue would change, asking if that is not known."""
@@ -396,7 +380,7 @@ class SlimSearch:
     def _decide(self, slot: int, *, leaves: bool) -> Generator[Question, Any, None]:
         """Remove an element, or not."""
         if leaves:
-            yield Remove(slot)
+            yield q.Remove(slot)
 
     def _apply(self, change: Change, bits: float, pivot: int | None = None) -> set[int]:
         """Apply a change; return the itemsets (no singletons) that are used less than before."""
@@ -408,7 +392,7 @@ class SlimSearch:
         return shrunk
 
     def _leave(self, slot: int, change: Change | None) -> None:
-        self._note(Remove(slot), self._table.itemsets[slot], self._table.entries[slot], change)
+        self._note(q.Restore(slot, self._table.itemsets[slot], self._table.entries[slot]), change)
         self._table.drop(slot)
         self._later.discard(slot)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from typing import TYPE_CHECKING
 
 from fedslim.mdl.itemsets import order_key
-from fedslim.mdl.questions import Insert
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.objective import Bits
-    from fedslim.mdl.questions import Change, Remove
+    from fedslim.mdl.questions import Change, Insert, Remove, Restore
     from fedslim.mdl.ranking import Candidate
-    from fedslim.mdl.table import WorkingTable
 
 LATEST = 12
 """Itemsets in a progress report."""
@@ -32,12 +31,7 @@ class Tally:
     rows: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.candidates + other.candidates,
-            self.accepted + other.accepted,
-            self.pruned + other.pruned,
-            self.rows + other.rows,
-        )
+        return Tally(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +66,35 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move, with what is needed to undo it."""
+    """What undoes one move."""
 
-    move: Insert | Remove
-    itemset: Itemset
-    entry: int
+    undo: Remove | Restore
     birth: int
     change: Change | None = None  # None if no cover changed
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table as it was: itemsets and entries by slot, and of each slot its usage and its length L(X | ST)."""
+
+    itemsets: dict[int, Itemset]
+    entries: dict[int, int]
+    usage: NDArray[np.int64]
+    standard: NDArray[np.float64]
+
+    def elements(self, n_items: int) -> tuple[TableEntry, ...]:
+        """Return the elements in use: itemsets in cover order, then singletons."""
+        usage = self.usage.tolist()
+        order = sorted(self.itemsets, key=lambda s: order_key(self.itemsets[s], self.entries[s]))
+        itemsets = [TableEntry(self.itemsets[s], usage[s], self.entries[s]) for s in order if usage[s]]
+        return (*itemsets, *[TableEntry((i,), usage[i], 0) for i in range(n_items) if usage[i]])
 
 
 @dataclass(slots=True)
 class Undoable:
     """Moves that may have to be undone, and what the search knew before the first of them."""
 
+    before: Snapshot
     bits: float
     accepted: int
     pruned: int
@@ -93,18 +103,3 @@ class Undoable:
     later: set[int]
     moves: list[Moved] = field(default_factory=list)
     forced: bool = False  # whether an itemset had to be removed although that may cost bits
-
-    def undo(self, table: WorkingTable, usage: NDArray[np.int64]) -> tuple[list[TableEntry], NDArray[np.int64]]:
-        """Return the itemsets and all usages as they were before the first move; the arguments stay unchanged."""
-        usage = usage.copy()
-        found = {s: (table.itemsets[s], table.entries[s]) for s in table}
-        for moved in reversed(self.moves):
-            slot = moved.move.slot
-            if isinstance(moved.move, Insert):
-                del found[slot]
-            else:
-                found[slot] = (moved.itemset, moved.entry)
-            if moved.change is not None:
-                usage[moved.change.slots] += moved.change.lost - moved.change.won
-        ordered = sorted(found, key=lambda s: order_key(*found[s]))
-        return [TableEntry(found[s][0], int(usage[s]), found[s][1]) for s in ordered], usage

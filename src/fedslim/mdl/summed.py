@@ -1,26 +1,33 @@
-"""Several sources as one: every answer is the sum of theirs.
+"""Several sources as one: every answer is the sum of theirs. The search cannot tell the difference.
 
-class Threads(SummedSource):
-    def put(self, question, *about):
-        return add_up([getattr(source, question)(*about) for source in self._sources])
+with Sharded(database, threads=2) as source:
+    drive(search, source)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fedslim.mdl.cover_state import CoverState, sparse_rows
 from fedslim.mdl.questions import Change, Drop, Insert, Mark, Remove, SlotCounts, Tried, add_changes, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from fedslim.data import TransactionDatabase
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.questions import Move
+
+WORTH_A_THREAD = 1500
+"""From this many transactions of a shard on, a question is worth passing to other threads."""
+
+LOOKED_AT = 8
+"""How many transactions a trial insertion inspects for each one that will use the itemset, by experience."""
 
 
 def add_up(answers: Sequence[Any]) -> Any:
@@ -38,6 +45,15 @@ def add_up(answers: Sequence[Any]) -> Any:
     return np.sum(answers, axis=0, dtype=np.int64) if isinstance(first, np.ndarray) else sum(answers)
 
 
+def _question(name: str) -> Any:
+    """Return a method of `questions.Source` that puts its question to each of the sources."""
+
+    def ask(self: SummedSource, *about: Any) -> Any:
+        return self.put(name, *about)
+
+    return ask
+
+
 class SummedSource(ABC):
     """Implements `questions.Source` with sources that are threads, or processes, or on other machines."""
 
@@ -45,53 +61,65 @@ class SummedSource(ABC):
     def put(self, question: str, *about: Any) -> Any:
         """Call a method of `questions.Source` at each of the sources, and return the sum of their answers."""
 
-    def supports(self) -> NDArray[np.int64]:
-        """See `Source`."""
-        found: NDArray[np.int64] = self.put("supports")
-        return found
+    supports = _question("supports")
+    support = _question("support")
+    co_usages = _question("co_usages")
+    try_insert = _question("try_insert")
+    try_removals = _question("try_removals")
+    drop = _question("drop")
+    insert = _question("insert")
+    remove = _question("remove")
+    mark = _question("mark")
+    go_back = _question("go_back")
+    restart = _question("restart")
 
-    def support(self, itemset: Itemset) -> int:
-        """See `Source`."""
-        return int(self.put("support", itemset))
+
+class Sharded(SummedSource):
+    """A shard of one database for each thread, so that several cores can count."""
+
+    def __init__(self, database: TransactionDatabase, threads: int, *, keep_pairs: bool = False) -> None:
+        parts = np.array_split(np.arange(database.transactions), threads)
+        self.shards = tuple(CoverState(database.take(part), keep_pairs=keep_pairs) for part in parts)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fedslim-cover")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def put(self, question: str, *about: Any) -> Any:
+        """See `SummedSource`."""
+        return add_up(self._ask(question, *about))
+
+    def _ask(self, question: str, *about: Any) -> list[Any]:
+        put = methodcaller(question, *about)
+        if self._transactions(question, *about) < WORTH_A_THREAD:
+            return [put(shard) for shard in self.shards]
+        return list(self._pool.map(put, self.shards))
+
+    def _transactions(self, question: str, *about: Any) -> int:
+        """Return about how many transactions a shard looks at."""
+        match question, about:
+            case "try_insert", (_, _, entry):
+                return LOOKED_AT * int(entry) // len(self.shards)
+            case "insert", (_, _, entry):
+                return int(entry) // len(self.shards)
+            case (("co_usages" | "kept_rows" | "try_removals"), (slots,)):
+                return int(self.shards[0].usages[list(slots)].sum())
+            case "remove", (slot,):
+                return int(self.shards[0].usages[slot])
+            case (("mark" | "go_back" | "restart"), _):
+                return WORTH_A_THREAD
+        return 0
 
     def co_usages(self, slots: tuple[int, ...]) -> tuple[SlotCounts, ...]:
         """See `Source`."""
-        rows: tuple[SlotCounts, ...] = self.put("co_usages", slots)
+        kept = [found for found in self._ask("kept_rows", slots) if found is not None]
+        if len(kept) == len(self.shards):
+            return sparse_rows(np.sum(kept, axis=0, dtype=np.int64))
+        rows: tuple[SlotCounts, ...] = super().co_usages(slots)
         return rows
-
-    def try_insert(self, slot: int, itemset: Itemset, entry: int) -> Change:
-        """See `Source`."""
-        change: Change = self.put("try_insert", slot, itemset, entry)
-        return change
-
-    def try_removals(self, slots: tuple[int, ...]) -> tuple[Change, ...]:
-        """See `Source`."""
-        changes: tuple[Change, ...] = self.put("try_removals", slots)
-        return changes
-
-    def drop(self, items: tuple[int, ...]) -> None:
-        """See `Source`."""
-        self.put("drop", items)
-
-    def insert(self, slot: int, itemset: Itemset, entry: int) -> None:
-        """See `Source`."""
-        self.put("insert", slot, itemset, entry)
-
-    def remove(self, slot: int) -> None:
-        """See `Source`."""
-        self.put("remove", slot)
-
-    def mark(self) -> None:
-        """See `Source`."""
-        self.put("mark")
-
-    def go_back(self) -> None:
-        """See `Source`."""
-        self.put("go_back")
-
-    def restart(self) -> None:
-        """See `Source`."""
-        self.put("restart")
 
 
 class TableLog(SummedSource):

@@ -12,16 +12,14 @@ Cover order: larger itemsets first, then higher usage at entry, then lexicograph
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.itemsets import order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
 from fedslim.mdl.kernels.counting import move_down, move_up
-from fedslim.mdl.snapshot import KeptArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,18 +29,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset, OrderKey
 
 SPARE_SLOTS = 64
-
-
-@dataclass(slots=True)
-class KeptTable:
-    """A former state of a table."""
-
-    itemsets: dict[int, Itemset] = field(default_factory=dict)
-    entries: dict[int, int] = field(default_factory=dict)
-    keys: list[OrderKey] = field(default_factory=list)
-    freed: list[int] = field(default_factory=list)
-    numbers: tuple[int, int, int] = (0, 0, 0)
-    arrays: KeptArrays = field(default_factory=KeptArrays)
 
 
 class WorkingTable:
@@ -64,6 +50,7 @@ class WorkingTable:
         self._fresh = n_items  # the first slot that was never used
         self._staged: tuple[int, OrderKey, int] | None = None
         self._end = n_items  # where the next itemset's items go
+        self._marked_arrays = KeptArrays()
         capacity = n_items + SPARE_SLOTS
         rank = np.full(capacity, DEAD_RANK, np.int32)
         rank[:n_items] = LAST_RANK + np.arange(n_items)
@@ -114,11 +101,6 @@ class WorkingTable:
         """The first slot that was never used."""
         return self._fresh
 
-    def next_slot(self) -> int:
-        """End any trial, and return the slot for the next itemset."""
-        self.unstage()
-        return self.free_slot
-
     def stage(self, slot: int, itemset: Itemset, entry: int) -> None:
         """Put an itemset on trial in a free slot: it gets the rank it would have, the others keep theirs."""
         self.unstage()
@@ -146,8 +128,7 @@ class WorkingTable:
     def place(self, slot: int) -> None:
         """Make the staged itemset an element of the table."""
         if self._staged is None or self._staged[0] != slot:
-            msg = f"slot {slot} is not on trial"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"slot {slot} is not on trial")
         _, key, position = self._staged
         self._staged = None
         if self._freed:
@@ -176,25 +157,25 @@ class WorkingTable:
         if self._reuse:
             self._freed.append(slot)
 
-    def mark(self, kept: KeptTable) -> None:
-        """Copy the current state, without a trial, to `kept`."""
+    def mark(self) -> None:
+        """Remember this state, without a trial, instead of the one remembered before."""
         self.unstage()
-        kept.itemsets, kept.entries = self.itemsets.copy(), self.entries.copy()
-        kept.keys, kept.freed = self._keys.copy(), self._freed.copy()
-        kept.numbers = (self.item_count, self._fresh, self._end)
-        kept.arrays.keep(self._arrays(len(self._keys), self._end))
+        self._marked = (self.itemsets.copy(), self.entries.copy(), self._keys.copy(), self._freed.copy())
+        self._marked_numbers = (self.item_count, self._fresh, self._end)
+        self._marked_arrays.keep(self._arrays(len(self._keys), self._end))
 
-    def go_back(self, kept: KeptTable) -> None:
-        """Return to a state that `mark` has copied. The arrays stay the same ones, and as long as they are now."""
+    def go_back(self) -> None:
+        """Return to the remembered state. The arrays stay the same ones, and as long as they are now."""
         self.unstage()
-        self.itemsets, self.entries = kept.itemsets.copy(), kept.entries.copy()
+        itemsets, entries, keys, freed = self._marked
+        self.itemsets, self.entries = itemsets.copy(), entries.copy()
+        self._keys, self._freed = keys.copy(), freed.copy()
         self.present = set(self.itemsets.values())
-        self._keys, self._freed = kept.keys.copy(), kept.freed.copy()
-        self.item_count, self._fresh, self._end = kept.numbers
+        self.item_count, self._fresh, self._end = self._marked_numbers
         if self._end > len(self.elements.items):  # `_compact` may have made it shorter
             self.elements = self.elements._replace(items=np.zeros(2 * self._end, np.int32))
         self.elements.rank[:] = DEAD_RANK  # also of the slots that were added since
-        kept.arrays.put_back(self._arrays(len(self._order), len(self.elements.items)))
+        self._marked_arrays.put_back(self._arrays(len(self._order), len(self.elements.items)))
 
     def _arrays(self, n: int, end: int) -> tuple[NDArray[Any], ...]:
         """Return the arrays that make up the state: the first `n` places of the order, and the items up to `end`."""

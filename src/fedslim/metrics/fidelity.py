@@ -62,7 +62,7 @@ def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
     return Fidelity(
         recall=recall,
         precision=precision,
-        f1=f1_score(precision, recall),
+        f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
         wr50=_weighted_recall(a, b, 50),
         wr100=_weighted_recall(a, b, 100),
         rho=spearman([x for x, _ in pairs], [y for _, y in pairs]) if pairs or not (a or b) else 0.0,
@@ -70,11 +70,6 @@ def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
         missed=len(a) - len(matched),
         extra=len(b) - len(matched),
     )
-
-
-def f1_score(precision: float, recall: float) -> float:
-    """Return F1 as in the paper; 0 if both are 0."""
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> float:
@@ -103,8 +98,7 @@ def spearman(x: Sequence[int], y: Sequence[int]) -> float:
         0.5
     """
     if len(x) != len(y):
-        msg = f"x has {len(x)} values and y has {len(y)}; give the same number of values"
-        raise ParameterError(msg)
+        raise ParameterError(f"x has {len(x)} values and y has {len(y)}; give the same number of values")
     p, q = _double_ranks(x), _double_ranks(y)
     if p == q:
         return 1.0

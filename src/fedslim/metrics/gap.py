@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +51,12 @@ class GapItemset:
 
     labels: tuple[str, ...]
     usage: int
-    spread: Spread | None = None
     supports: tuple[int, ...] = ()
+
+    @property
+    def spread(self) -> Spread | None:
+        """How its supports are distributed, if they are known."""
+        return Spread.of(self.supports) if self.supports else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return labels, usage, spread and supports in one flat dictionary."""
@@ -72,11 +76,8 @@ class DiscoveryGap:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the size of the gap and its itemsets."""
-        return {
-            "gap": len(self),
-            "local_tables": self.local_tables,
-            "itemsets": [itemset.as_dict() for itemset in self.itemsets],
-        }
+        itemsets = [itemset.as_dict() for itemset in self.itemsets]
+        return {"gap": len(self), "local_tables": self.local_tables, "itemsets": itemsets}
 
 
 def discovery_gap(
@@ -88,25 +89,21 @@ def discovery_gap(
     databases, use `Spread.of` with supports that members sent.
     """
     if databases and len(databases) != len(local_tables):
-        msg = (
+        raise ParameterError(
             f"there are {len(local_tables)} local tables and {len(databases)} databases; "
             "give one database per table, in the same order, or none"
         )
-        raise ParameterError(msg)
     a = usages(reference)
     local = {labels for table in local_tables for labels in usages(table)}
     gap = [labels for labels in by_usage(a) if labels not in local]
-    found = [GapItemset(tuple(sorted(labels)), a[labels]) for labels in gap]
-    if databases:
-        supports = zip(*(supports_in(database, gap) for database in databases), strict=True)
-        both = zip(found, supports, strict=True)
-        found = [replace(itemset, spread=Spread.of(counts), supports=counts) for itemset, counts in both]
+    by_database = [supports_in(database, gap) for database in databases]
+    found = (GapItemset(tuple(sorted(s)), a[s], tuple(each[i] for each in by_database)) for i, s in enumerate(gap))
     return DiscoveryGap(tuple(found), len(local_tables))
 
 
 def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
     """Return the support of each itemset; 0 if the vocabulary lacks one of its labels."""
-    from fedslim.mdl.support import SupportIndex  # noqa: PLC0415  # only counting needs numba
+    from fedslim.mdl.kernels.vertical import SupportIndex  # noqa: PLC0415  # only counting needs numba
 
     index = SupportIndex(database)
     ids = {label: i for i, label in enumerate(database.vocabulary)}
@@ -142,18 +139,13 @@ def gap_recovery(gap: DiscoveryGap, found: LabelledTable) -> GapRecovery:
 def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
     """Estimate ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the gain at one of n IID members (from the paper).
 
-    Args:
-        gain: ΔL(X), the bits that X saves on all data.
-        code_length: L(c_X), its code length in bits.
-        members: n, the number of members.
+    ΔL(X) is the gain, the bits that X saves on all data; L(c_X) is its code length in bits; n is the number of members.
     """
     check_whole("the number of members", members, 1)
     if not math.isfinite(gain):
-        msg = f"the gain is {gain!r}; give a finite number of bits"
-        raise ParameterError(msg)
+        raise ParameterError(f"the gain is {gain!r}; give a finite number of bits")
     if not math.isfinite(code_length) or code_length < 0:
-        msg = f"the code length is {code_length!r}; give a finite number of bits of at least 0"
-        raise ParameterError(msg)
+        raise ParameterError(f"the code length is {code_length!r}; give a finite number of bits of at least 0")
     return (gain - (members - 1) * 2 * code_length) / members
 
 
@@ -197,19 +189,18 @@ def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap)
 
     Args:
         reference: The table of all data.
-        gains: ΔL of each of its itemsets, in its order; see `fedslim.mdl.worth`.
+        gains: ΔL of each of its itemsets, in its order; see `fedslim.mdl.covering`.
         gap: The gap between it and the tables of the members.
     """
     lost = {frozenset(itemset.labels) for itemset in gap.itemsets}
-    inside: list[float] = []
-    outside: list[float] = []
+    estimates: dict[bool, list[float]] = {True: [], False: []}  # by whether the itemset is in the gap
     for element, gain in zip(reference.itemsets, gains, strict=True):
         estimate = local_gain_estimate(gain, element.code_length, gap.local_tables)
-        (inside if frozenset(element.labels) in lost else outside).append(estimate)
+        estimates[frozenset(element.labels) in lost].append(estimate)
+    inside, outside = estimates[True], estimates[False]
     predicted = sum(estimate <= 0 for estimate in (*inside, *outside))
-    return GapPrediction(
-        predicted, len(inside), sum(e <= 0 for e in inside), len(inside) + len(outside), _auc(inside, outside)
-    )
+    both = sum(estimate <= 0 for estimate in inside)
+    return GapPrediction(predicted, len(inside), both, len(inside) + len(outside), _auc(inside, outside))
 
 
 def _auc(low: Sequence[float], high: Sequence[float]) -> float:

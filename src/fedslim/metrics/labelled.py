@@ -5,32 +5,14 @@ Tables are compared by label because they may come from different vocabularies o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.metrics.reference import ReferenceTable
 
-    Labels = frozenset[str]
-
-
-class LabelledRow(Protocol):
-    """One itemset of a table."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of its items."""
-
-    @property
-    def usage(self) -> int:
-        """The number of transactions in whose cover it occurs."""
-
-
-class LabelledTable(Protocol):
-    """Anything with itemsets: a `CodeTable`, or a `ReferenceTable` of another program."""
-
-    @property
-    def itemsets(self) -> Sequence[LabelledRow]:
-        """The rows, in any order; singletons among them are ignored."""
+Labels: TypeAlias = frozenset[str]
+LabelledTable: TypeAlias = "CodeTable | ReferenceTable"
 
 
 def usages(table: LabelledTable) -> dict[Labels, int]:

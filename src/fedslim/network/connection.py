@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard
 
 from fedslim.errors import FrameError, LineError, UntrustedError
-from fedslim.network.timeouts import HANDSHAKE
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.trust import explain
@@ -42,6 +41,22 @@ MISSED_BEATS = 3
 """Beats without received data after which a connection counts as dead."""
 
 PIECE = BUFFER = 1 << 16
+
+HANDSHAKE = 10.0
+"""Seconds for a handshake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a server or member waits, in seconds."""
+
+    answer: float = 3600.0  # for the answer of a connected member
+    grace: float = 600.0  # for a disconnected member, or for the server
+    frame: float = 60.0  # for the rest of a frame that has begun
+    farewell: float = 5.0  # after the end, for all members to acknowledge the result
+    connect: float = HANDSHAKE  # for each attempt to connect
+    keepalive: float = 10.0  # between two keepalives
+    handshake: float = HANDSHAKE  # for a new peer to show its certificate
 
 
 class Reader(asyncio.StreamReader):
@@ -98,8 +113,7 @@ class Connection:
             yield
         except LineError as error:
             if self._silent:
-                msg = f"nothing was received for {MISSED_BEATS * self._beat:g} s"
-                raise LineError(msg) from error
+                raise LineError(f"nothing was received for {MISSED_BEATS * self._beat:g} s") from error
             raise
 
     def abort(self) -> None:
@@ -129,11 +143,8 @@ class Connection:
 async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], int] | None = None) -> bytes:
     """Return the next frame with its prefix. Once a frame has begun, it must end within `within` seconds.
 
-    Empty frames, the keepalives, are skipped. `most` is called when a frame begins and returns its maximum length.
-
-    Raises:
-        LineError: The connection was closed, or the frame did not end in time.
-        FrameError: The frame announces more bytes than allowed; none of them was read.
+    Empty frames, the keepalives, are skipped. `most` is called when a frame begins and returns its maximum length; of a
+    longer one nothing is read.
     """
     try:
         while True:
@@ -145,8 +156,7 @@ async def read_frame(reader: StreamReader, *, within: float, most: Callable[[], 
                     continue
                 length = framing.length_of(prefix)
                 if most is not None and length > (allowed := most()):
-                    msg = f"a frame announces {length} bytes; at most {allowed} are allowed here"
-                    raise FrameError(msg)
+                    raise FrameError(f"a frame announces {length} bytes; at most {allowed} are allowed here")
                 return prefix + await reader.readexactly(length)
     except (asyncio.IncompleteReadError, OSError) as error:
         raise _lost(error, f"a message did not end within {within:g} s") from error
@@ -188,8 +198,10 @@ def is_refusal(error: BaseException) -> TypeGuard[ssl.SSLError]:
     return isinstance(error, ssl.SSLError) and not isinstance(error, gone) and error.reason != ended
 
 
-async def hang_up(writer: StreamWriter) -> None:
-    """Close a connection, whatever its state."""
+async def hang_up(writer: StreamWriter, last: bytes = b"") -> None:
+    """Close a connection, whatever its state; before that, send a last frame if there is one."""
+    with contextlib.suppress(LineError, UntrustedError):
+        await write_frame(writer, last, within=HANDSHAKE)
     writer.close()
     try:
         async with asyncio.timeout(2):

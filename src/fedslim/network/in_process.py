@@ -67,16 +67,12 @@ class MemoryFederation:
         self._entropy = entropy
         self._trace = trace
         self._clock = clock
-        self._failed: Failed | None = None
+        self._failed: str | None = None  # why
         self._outcome: Outcome | None = None
         self._inbox: deque[tuple[str, bytes]] = deque()
 
     def run(self, between: Callable[[], None] | None = None) -> Outcome:
-        """Run to the end and call `between` after every round.
-
-        Raises:
-            RunError: A member could not continue.
-        """
+        """Run to the end and call `between` after every round; raise `RunError` if a member could not continue."""
         for name, member in self.members.items():
             self._up(name, member.join(self._entropy(32)))
         while self._inbox:
@@ -87,8 +83,7 @@ class MemoryFederation:
                 if between is not None and isinstance(output, RoundEnded):
                     between()
         if self._outcome is None:
-            reason = self._failed.reason if self._failed else f"no answer from {', '.join(self.server.waiting_for())}"
-            raise RunError(reason)
+            raise RunError(self._failed or f"no answer from {', '.join(self.server.waiting_for())}")
         return self._outcome
 
     def _act(self, output: ServerOutput) -> None:
@@ -103,8 +98,8 @@ class MemoryFederation:
             case RoundEnded(number, kind):
                 if self._trace is not None:
                     self._trace(RoundPassed(number, kind))
-            case Failed():
-                self._failed = output
+            case Failed(reason):
+                self._failed = reason
             case Ended(outcome):
                 self._outcome = outcome
 

@@ -32,7 +32,6 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -47,36 +46,13 @@ KIND = b"fedslim journal "
 MAGIC = KIND + b"3\n"
 """Includes the version of the format. 3: records are authenticated."""
 KEY_BYTES = MAC_BYTES = 32
+NO_MAC = bytes(MAC_BYTES)
 ID_BYTES = 16
 LENGTH_BYTES = 4
 HEAD_BYTES = LENGTH_BYTES + MAC_BYTES
 MAX_RECORD = 1 << 27
 SYNC_EVERY = 1.0
 """Seconds after which written records are forced to the disk; only a crash of the machine can lose them before."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Chain:
-    """The state of a journal: the MAC of its last record, which covers all records in their order."""
-
-    key: bytes
-    last: bytes = bytes(MAC_BYTES)
-
-    def __post_init__(self) -> None:
-        if len(self.key) != KEY_BYTES:
-            msg = f"key has {len(self.key)} bytes; a journal needs {KEY_BYTES}, derived from the party's private key"
-            raise ParameterError(msg)
-
-    def mac(self, record: bytes) -> bytes:
-        """Return the MAC of the next record."""
-        digest = blake2b(key=self.key, digest_size=MAC_BYTES, person=b"fedslim journal3")
-        digest.update(self.last)
-        digest.update(record)
-        return digest.digest()
-
-    def after(self, mac: bytes) -> _Chain:
-        """Return the chain after a record with this MAC."""
-        return _Chain(self.key, mac)
 
 
 class Reopened(NamedTuple):
@@ -91,10 +67,11 @@ class Reopened(NamedTuple):
 class Journal:
     """A journal that is open for appending."""
 
-    def __init__(self, path: Path, file: IO[bytes], chain: _Chain) -> None:
+    def __init__(self, path: Path, file: IO[bytes], key: bytes, last: bytes) -> None:
         self.path = path
         self._file = file
-        self._chain = chain
+        self._key = key
+        self._last = last  # the MAC of the last record, which covers all records in their order
         self._failure: str | None = None  # why writing has stopped
         self._synced = time.monotonic()
 
@@ -102,101 +79,85 @@ class Journal:
     def create(cls, path: str | Path, header: Mapping[str, Any], *, key: bytes) -> Journal:
         """Create a journal; an existing file is never overwritten, because it may be needed."""
         path = Path(path)
-        chain = _Chain(key)
         check_folder(path)
         if os.path.lexists(path):
             msg = f"{path}: this journal of another run is in the way; continue that run with --resume, or move it away"
             raise JournalError(msg)
         first = os.urandom(ID_BYTES) + json.dumps(header, sort_keys=True).encode()
-        mac = chain.mac(first)
+        mac = _mac(key, NO_MAC, first)
         with creating(path) as stream:
             stream.write(MAGIC + _pack(mac, first))
         file = path.open("r+b", buffering=0)
         file.seek(0, os.SEEK_END)
-        return cls(path, file, chain.after(mac))
+        return cls(path, file, key, mac)
 
     @classmethod
     def read(cls, path: str | Path, *, key: bytes) -> list[bytes]:
         """Return the records of a journal that is being written."""
         with Path(path).open("rb") as file:
-            found = _read(Path(path), file, _Chain(key))
+            found = _read(Path(path), file, key)
         return [] if found is None else found[1]
 
     @classmethod
     def reopen(cls, path: str | Path, *, key: bytes) -> Reopened | None:
         """Open an existing journal, read its records and cut off a damaged end.
 
-        Return None if not even its header is complete, so nothing was recorded; it is then renamed to `….old`.
-
-        Raises:
-            JournalError: It does not exist, was written or may be written by others, was altered, or has another
-                version. The file is not changed.
+        Return None if not even its header is complete, so nothing was recorded; it is then renamed to `….old`. A file
+        that is refused is not changed.
         """
         path = Path(path)
-        chain = _Chain(key)
         try:
             file = path.open("r+b", buffering=0)
         except OSError as error:
-            msg = f"{path}: the journal cannot be opened: {error.strerror}"
-            raise JournalError(msg) from error
+            raise JournalError(f"{path}: the journal cannot be opened: {error.strerror}") from error
         try:
             check_owner(path, file)
             check_folder(path)
-            found = _read(path, file, chain)
+            found = _read(path, file, key)
             if found is None:
                 file.close()
                 path.replace(path.with_name(path.name + ".old"))
                 return None
-            header, records, end, chain = found
+            header, records, end, last = found
             cut = file.seek(0, os.SEEK_END) - end
             file.truncate(end)
             file.seek(end)
         except BaseException:
             file.close()
             raise
-        return Reopened(cls(path, file, chain), header, records, cut)
+        return Reopened(cls(path, file, key, last), header, records, cut)
 
     def append(self, record: bytes) -> None:
         """Write a record; once this returns, it survives the end of the process.
 
-        Raises:
-            WriteError: The disk is full or broken. Earlier records stay valid; later ones are not written, even if
-                they would fit, because this one would be missing before them.
+        After a `WriteError`, earlier records stay valid; later ones are not written, even if they would fit, because
+        this one would be missing before them.
         """
-        mac = self._chain.mac(record)
-        self._write(_pack(mac, record))
-        self._chain = self._chain.after(mac)
+        if self._failure is not None:
+            raise WriteError(self._failure)
+        mac = _mac(self._key, self._last, record)
+        at, rest = self._file.tell(), memoryview(_pack(mac, record))
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            why = f"the journal cannot be written: {error.strerror}; the run can be resumed from it later"
+            self._failure = f"{self.path}: {why}"
+            with suppress(OSError):  # reading would cut off a partial record as well
+                self._file.truncate(at)
+                self._file.seek(at)
+            raise WriteError(self._failure) from error
+        self._last = mac
         if time.monotonic() - self._synced >= SYNC_EVERY:
             self.sync()
 
     def sync(self) -> None:
-        """Force the records to the disk; once this returns, they survive a power cut.
-
-        Raises:
-            WriteError: The disk reports an error.
-        """
+        """Force the records to the disk; once this returns, they survive a power cut."""
         self._synced = time.monotonic()
         try:
             _to_disk(self._file.fileno())
         except OSError as error:
             self._failure = f"{self.path}: the journal cannot be forced to the disk: {error.strerror}"
-            raise WriteError(self._failure) from error
-
-    def _write(self, data: bytes) -> None:
-        if self._failure is not None:
-            raise WriteError(self._failure)
-        at = self._file.tell()
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            self._failure = (
-                f"{self.path}: the journal cannot be written: {error.strerror}; the run can be resumed from it later"
-            )
-            with suppress(OSError):  # reading would cut off a partial record as well
-                self._file.truncate(at)
-                self._file.seek(at)
             raise WriteError(self._failure) from error
 
     def close(self) -> None:
@@ -205,6 +166,16 @@ class Journal:
             with suppress(OSError):  # callers that must know use `sync`
                 _to_disk(self._file.fileno())
             self._file.close()
+
+
+def _mac(key: bytes, last: bytes, record: bytes) -> bytes:
+    """Return the MAC of the record that follows one with the MAC `last`."""
+    if len(key) != KEY_BYTES:
+        msg = f"key has {len(key)} bytes; a journal needs {KEY_BYTES}, derived from the party's private key"
+        raise ParameterError(msg)
+    digest = blake2b(last, key=key, digest_size=MAC_BYTES, person=b"fedslim journal3")
+    digest.update(record)
+    return digest.digest()
 
 
 def _pack(mac: bytes, record: bytes) -> bytes:
@@ -220,71 +191,59 @@ def _to_disk(descriptor: int) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Check that others cannot replace a journal in its folder.
-
-    Raises:
-        JournalError: Others may write to its folder; the message says how to change that.
-    """
+    """Check that others cannot replace a journal in its folder."""
     folder = Path(os.path.realpath(path)).parent
     try:
         mode = stat.S_IMODE(folder.stat().st_mode)
     except OSError:
         return  # opening the file will report it
     if os.name == "posix" and mode & 0o022 and not mode & stat.S_ISVTX:
-        msg = (
+        raise JournalError(
             f"{path}: others may replace files in its folder (permissions {mode:03o}), so it is not safe there; "
             f"run `chmod go-w {folder}`, or choose another folder with --out"
         )
-        raise JournalError(msg)
 
 
 def check_owner(path: Path, file: IO[bytes]) -> None:
-    """Check that an open file belongs to this user and that others may not write it.
-
-    Raises:
-        JournalError: It belongs to another user, or others may write it; the message says what to do.
-    """
+    """Check that an open file belongs to this user and that others may not write it."""
     if os.name != "posix":
         return
     found = os.fstat(file.fileno())
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
-        msg = (
+        raise JournalError(
             f"{path}: this file belongs to user {found.st_uid}, not to you (user {os.geteuid()}), so it is not "
             "used; run fedslim as that user, or move it away"
         )
-        raise JournalError(msg)
     if mode & 0o022:
-        msg = (
+        raise JournalError(
             f"{path}: others may change this file (permissions {mode:03o}), so it is not used; if you trust its "
             f"content, run `chmod 600 {path}`, otherwise move it away"
         )
-        raise JournalError(msg)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path, file: IO[bytes], chain: _Chain) -> tuple[dict[str, Any], list[bytes], int, _Chain] | None:
-    """Return the header, the records, where the last valid one ends, and the chain there; None without a header."""
+def _read(path: Path, file: IO[bytes], key: bytes) -> tuple[dict[str, Any], list[bytes], int, bytes] | None:
+    """Return the header, the records, where the last valid one ends, and its MAC; None without a header."""
     if not _has_begun(path, file):
         return None
     records: list[bytes] = []
-    end = len(MAGIC)
-    while (found := _next(file)) is not None and _is_genuine(chain, *found):
-        chain = chain.after(found[0])
-        records.append(found[1])
-        end += HEAD_BYTES + len(found[1])
+    end, last = len(MAGIC), NO_MAC
+    while (found := _next(file)) is not None and hmac.compare_digest(found[0], _mac(key, last, found[1])):
+        last, record = found
+        records.append(record)
+        end += HEAD_BYTES + len(record)
     if not records:
         if found is None:
             return None
-        msg = (
+        raise JournalError(
             f"{path}: this journal was altered, or was not written by this party with its present key; "
             "it cannot be resumed: move it away"
         )
-        raise JournalError(msg)
     header: dict[str, Any] = json.loads(records[0][ID_BYTES:])  # trusted: it is authenticated
-    return header, records[1:], end, chain
+    return header, records[1:], end, last
 
 
 def _has_begun(path: Path, file: IO[bytes]) -> bool:
@@ -312,7 +271,3 @@ def _next(file: IO[bytes]) -> tuple[bytes, bytes] | None:
         return None
     record = file.read(length)
     return (head[LENGTH_BYTES:], record) if len(record) == length else None
-
-
-def _is_genuine(chain: _Chain, mac: bytes, record: bytes) -> bool:
-    return hmac.compare_digest(mac, chain.mac(record))

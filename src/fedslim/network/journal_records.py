@@ -9,7 +9,7 @@ the sum and the others with zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -77,11 +77,9 @@ class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     number: Annotated[int, msgspec.Meta(ge=0)]
 
 
-Record = RoundRecord | HeardRecord | EpochRecord | BackRecord
-
 encode_record = msgspec.msgpack.Encoder().encode
 """Encode a record of the server, or a message that a member received."""
-_kept = msgspec.msgpack.Decoder(Record)
+_kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord | BackRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
@@ -135,15 +133,11 @@ class ServerRecords:
 
 
 def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
-    """Read a server's journal.
-
-    Raises:
-        JournalError: A record is damaged or out of place; the message names the journal.
-    """
+    """Read a server's journal; errors name it."""
     found = ServerRecords()
     rounds = found.rounds
     for number, record in enumerate(records):
-        match _decode(record, number, name):
+        match _decode(_kept, "round", record, number, name):
             case EpochRecord(epoch, furthest):
                 found.epoch, found.furthest = max(found.epoch, epoch), max(found.furthest, furthest)
             case BackRecord(back_to):
@@ -163,13 +157,12 @@ def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
     return found
 
 
-def _decode(record: bytes, number: int, name: str) -> Record:
+def _decode(decoder: msgspec.msgpack.Decoder[Any], what: str, record: bytes, number: int, name: str) -> Any:
     try:
-        kept: Record = _kept.decode(record)
+        return decoder.decode(record)
     except (ValueError, msgspec.MsgspecError) as error:
-        msg = f"{name}: record {number} is not a round of this version: {error}; the journal cannot be resumed"
+        msg = f"{name}: record {number} is not a {what} of this version: {error}; the journal cannot be resumed"
         raise JournalError(msg) from error
-    return kept
 
 
 def _whole(reply: m.FromMember) -> m.FromMember:
@@ -182,9 +175,4 @@ def _whole(reply: m.FromMember) -> m.FromMember:
 def messages_in(records: Iterable[bytes], name: str) -> Iterator[m.FromServer]:
     """Yield the messages that a member received, in order."""
     for number, record in enumerate(records):
-        try:
-            message: m.FromServer = _told.decode(record)
-        except (ValueError, msgspec.MsgspecError) as error:
-            msg = f"{name}: record {number} is not a message of this version: {error}; the journal cannot be resumed"
-            raise JournalError(msg) from error
-        yield message
+        yield _decode(_told, "message", record, number, name)

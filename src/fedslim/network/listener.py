@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import RunError
 from fedslim.format import count
-from fedslim.network.connection import BUFFER, Reader
-from fedslim.network.timeouts import HANDSHAKE
+from fedslim.network.connection import BUFFER, HANDSHAKE, Reader
 from fedslim.trust import explain
 
 if TYPE_CHECKING:
@@ -107,11 +106,10 @@ class Door:
         except OSError as error:
             self._close()
             host, port = self._address
-            msg = (
+            raise RunError(
                 f"the server cannot listen on {host}:{port}: {error.strerror or error}; choose another port with "
                 "--port, or another address of this machine with --host (0.0.0.0 for all)"
-            )
-            raise RunError(msg) from error
+            ) from error
         except BaseException:
             self._close()
             raise

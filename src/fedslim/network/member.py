@@ -13,15 +13,9 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from fedslim.errors import (
-    FedslimError,
-    LineError,
-    RunError,
-    WriteError,
-)
-from fedslim.network.connection import Connection, connect, is_refusal, unreached_because
+from fedslim.errors import FedslimError, LineError, RunError, WriteError
+from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
 from fedslim.network.journal_records import encode_record
-from fedslim.network.timeouts import Patience
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import farewell
@@ -70,11 +64,7 @@ class NetworkMember:
         self.refused = False  # whether the server's first message was an abort: this member is not in the server's run
 
     async def run(self, host: str, port: int) -> Received:
-        """Take part until the run is over.
-
-        Raises:
-            RunError: The server could not be reached, or asked for what this member does not give.
-        """
+        """Take part until the run is over; raise `RunError` if the server cannot be reached."""
         pause, since = FIRST_PAUSE, time.monotonic()
         reached = True  # until the log says otherwise
         while self.session.received is None:
@@ -87,8 +77,7 @@ class NetworkMember:
                     raise explain(error, f"the server at {host}:{port}") from error
                 if time.monotonic() - since > self._patience.grace:
                     why = unreached_because(error, self._patience.connect)
-                    msg = f"the server at {host}:{port} cannot be reached: {why}"
-                    raise RunError(msg) from error
+                    raise RunError(f"the server at {host}:{port} cannot be reached: {why}") from error
                 if reached:
                     unreached = "the server at %s:%s cannot be reached; retrying for %g s"
                     logger.warning(unreached, host, port, self._patience.grace)
@@ -111,11 +100,10 @@ class NetworkMember:
                 pause, since = FIRST_PAUSE, time.monotonic()
             if self.session.received is None:
                 if time.monotonic() - since > self._patience.grace:
-                    msg = (
+                    raise RunError(
                         f"the server at {host}:{port} keeps closing the connection; it may not accept this member's "
                         "certificate: ask its operator whether the certificate was revoked or has expired"
                     )
-                    raise RunError(msg)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(2 * pause, MAX_PAUSE)
         return self.session.received
@@ -130,8 +118,7 @@ class NetworkMember:
                 self.refused = isinstance(message, m.Abort) and not self._heard
                 self._heard = True
                 if self.session.is_too_early(message):
-                    msg = "the server is not ready for the search yet"
-                    raise LineError(msg)  # the caller connects again
+                    raise LineError("the server is not ready for the search yet")  # the caller connects again
                 kept = _is_kept(message, self.session.position)
                 reply = await self._answer(message)
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a

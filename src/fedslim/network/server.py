@@ -7,25 +7,16 @@ Everything is bounded: the number of strangers, the size and duration of a frame
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
+from fedslim.network import journal_records as records
 from fedslim.network import status
-from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Returns, hang_up, write_frame
+from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Returns, hang_up
 from fedslim.network.in_process import FrameSent, RoundPassed
-from fedslim.network.journal_records import (
-    BackRecord,
-    EpochRecord,
-    HeardRecord,
-    encode_record,
-    figures_of,
-    round_record,
-)
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
-from fedslim.network.timeouts import HANDSHAKE, Patience
 from fedslim.network.traffic import Communication
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
@@ -92,8 +83,8 @@ class NetworkServer:
         self._returns = Returns(returns)
         self._max_strangers = strangers
         self._listed, self._list = listed, 0 if listed is None else listed.trust.number
-        self._door: Door | None = None
-        self._over: asyncio.Future[Outcome] | None = None
+        self._door: Door  # set when it runs, as is …
+        self._over: asyncio.Future[Outcome]  # … the end of the run
         self._stopping = self._hurry = False  # whether to end the run, and whether to stop waiting for members
         self._broken = False  # whether the run was broken off: nothing is sent or handled any more
         self._told: set[str] = set()  # members to which the end was sent
@@ -104,8 +95,7 @@ class NetworkServer:
     async def run(self, host: str, port: int) -> Outcome:
         """Serve until the run is over.
 
-        Raises:
-            RunError: A member could not continue or stayed away; `session.best()` has the best result so far.
+        `RunError` means that a member could not continue or stayed away; `session.best()` has the best result so far.
         """
         self._over = asyncio.get_running_loop().create_future()
         if self.session.gathered:
@@ -181,21 +171,15 @@ class NetworkServer:
             return
         if name not in self.session.members:
             self._refusals.add(f"{name!r} has a valid certificate, but is not a member of this federation")
-            with contextlib.suppress(LineError, UntrustedError):
-                refusal = framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation"))
-                await write_frame(writer, refusal.data, within=HANDSHAKE)
-            await hang_up(writer)
+            await hang_up(writer, framing.to_bytes(m.Abort(f"{name!r} is not a member of this federation")).data)
             return
         if writer.get_extra_info("ssl_object").selected_alpn_protocol() == status.ASKING:
-            with contextlib.suppress(LineError):
-                await status.tell(writer, self.status())
-            await hang_up(writer)
+            await hang_up(writer, status.to_frame(self.status()))
             return
         if not self._returns.admit(name):
             self._refusals.add(f"{name!r} reconnects too often")
             await hang_up(writer)
             return
-        assert self._door is not None  # noqa: S101
         self._door.introduce()
         patience = self._patience
         member = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
@@ -211,40 +195,33 @@ class NetworkServer:
 
     def _replace(self, old: MemberConnection | None, new: MemberConnection) -> None:
         """Use a member's new connection; the end of its old one may not have been noticed yet."""
-        name = new.name
+        self._connections[new.name] = new
         if old is None:
-            self._connections[name] = new
-            logger.info("%s connected", name)
+            logger.info("%s connected", new.name)
             return
-        self._returns.replace(name)
-        self._connections[name] = new
-        self._act(self.session.disconnect(name))
+        self._returns.replace(new.name)
+        self._act(self.session.disconnect(new.name))
         old.connection.abort()
 
     async def _listen(self, member: MemberConnection) -> str:
         """Handle a member's messages as long as this is its connection; return why it no longer is."""
-
-        def most() -> int:
-            return framing.packed_at_most(self.session.max_bytes(member.name))
-
-        while self._connections.get(member.name) is member:
+        name = member.name
+        while self._connections.get(name) is member:
             try:
-                data = await member.connection.receive(most)
-                if self._connections.get(member.name) is not member:
+                data = await member.connection.receive(lambda: framing.packed_at_most(self.session.max_bytes(name)))
+                if self._connections.get(name) is not member:
                     break  # it uses a newer connection
-                self._contacts[member.name] = time.monotonic()
-                message = framing.from_member(
-                    memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(member.name)
-                )
-                self._account(type(message).__name__, "up", member.name, data)
-                self._act(self.session.receive(member.name, message, time.monotonic()))
+                self._contacts[name] = time.monotonic()
+                message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(name))
+                self._account(type(message).__name__, "up", name, data)
+                self._act(self.session.receive(name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
-                    self._note(member.name)
+                    self._note(name)
             except (LineError, UntrustedError) as error:
                 return str(error)
             except ProtocolError as error:
                 # Close this connection; the member may reconnect and behave.
-                logger.warning("%s: %s", member.name, error)
+                logger.warning("%s: %s", name, error)
                 await member.refuse(str(error))
                 return "it violated the protocol"
             except FedslimError as error:
@@ -253,13 +230,12 @@ class NetworkServer:
                 return "the server is stopping"
             except Exception as error:
                 # The session may be inconsistent now: better an end than a run that hangs.
-                self._break_off(RunError(f"a message of member {member.name!r} could not be handled: {error!r}"))
+                self._break_off(RunError(f"a message of member {name!r} could not be handled: {error!r}"))
                 raise
         return "it uses another connection"
 
     def _break_off(self, error: FedslimError) -> None:
         """End as if killed: members may only reconnect to a resumed server, not to one that writes no journal."""
-        assert self._over is not None  # noqa: S101
         if not self._over.done():
             self._broken = True
             self._over.set_exception(error)
@@ -273,53 +249,57 @@ class NetworkServer:
 
     # -- outputs of the session ---------------------------------------------------------------------------------
 
-    def _act(self, outputs: list[ServerOutput]) -> None:
+    def _act(self, outputs: list[ServerOutput]) -> None:  # noqa: C901  # a case for each kind of output
         if self._broken:
             return
         for output in outputs:
             match output:
-                case NewEpoch() | RoundEnded() | WentBack():
-                    self._keep(output)
+                case NewEpoch(number):
+                    self._keep(records.EpochRecord(number, self.session.positions.furthest))
+                case RoundEnded():
+                    self._end_round(output)
+                case WentBack(number, member):
+                    lost = "%s has lost its last journal records; all members go back to round %s"
+                    logger.warning(lost, member, number)
+                    self._keep(records.BackRecord(number))
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
                     logger.info("all members are connected")
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
-                        self._keep(NewEpoch(self.session.gathering.epoch))
+                        epoch, furthest = self.session.gathering.epoch, self.session.positions.furthest
+                        self._keep(records.EpochRecord(epoch, furthest))
                 case Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
                 case Waiting():
                     self._since = time.monotonic()
-                case Ended() | Failed():
-                    self._end(output)
+                case Ended(outcome) if not self._over.done():
+                    self._over.set_result(outcome)
+                case Failed(reason) if not self._over.done():
+                    self._over.set_exception(RunError(reason))
 
     def _note(self, name: str) -> None:
         """Note that a member has the result: the server does not wait for it, not even after a restart."""
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
             if self._journal is not None:
-                self._journal.append(encode_record(HeardRecord(name)))
+                self._journal.append(records.encode_record(records.HeardRecord(name)))
 
-    def _keep(self, ended: NewEpoch | RoundEnded | WentBack) -> None:
-        """Write an event to the journal before the server acts on it."""
-        if isinstance(ended, WentBack):
-            lost = "%s has lost its last journal records; all members go back to round %s"
-            logger.warning(lost, ended.member, ended.number)
-        if not isinstance(ended, RoundEnded):
-            if self._journal is not None:
-                back, number = isinstance(ended, WentBack), ended.number
-                record = BackRecord(number) if back else EpochRecord(number, self.session.positions.furthest)
-                self._journal.append(encode_record(record))
-                self._journal.sync()  # a resumed server must know how far members had been
-            return
-        self._round_since = time.monotonic()
+    def _keep(self, record: records.BackRecord | records.EpochRecord) -> None:
+        """Write to the journal that all members start anew, before the server acts on it."""
+        if self._journal is not None:
+            self._journal.append(records.encode_record(record))
+            self._journal.sync()  # a resumed server must know how far members had been
+
+    def _end_round(self, ended: RoundEnded) -> None:
+        """Write a round to the journal, before the server acts on it."""
+        now = self._round_since = time.monotonic()
         self._returns.end_round()
         if self._journal is not None:
-            now = time.monotonic()
-            figures = figures_of(now - self._began, self.communication)
+            figures = records.figures_of(now - self._began, self.communication)
             elapsed = self.session.elapsed(now)
-            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
+            self._journal.append(records.round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
@@ -341,15 +321,6 @@ class NetworkServer:
                     self._told.add(name)
                 member.outbox.put_nowait(frame.data)
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
-
-    def _end(self, output: Ended | Failed) -> None:
-        assert self._over is not None  # noqa: S101
-        if self._over.done():
-            return
-        if isinstance(output, Failed):
-            self._over.set_exception(RunError(output.reason))
-        else:
-            self._over.set_result(output.outcome)
 
     def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
         sent, plain = len(data), len(data) if plain is None else plain

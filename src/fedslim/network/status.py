@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import LineError, RunError
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.network.connection import hang_up, unreached_because, write_frame
+from fedslim.network.connection import hang_up, unreached_because
 from fedslim.trust import explain
 
 if TYPE_CHECKING:
@@ -60,19 +60,14 @@ def for_members(status: dict[str, Any]) -> dict[str, Any]:
     return known | {"L_percent": None if percent is None else round(percent)}
 
 
-async def tell(writer: StreamWriter, status: dict[str, Any]) -> None:
-    """Send the status to a member that asked for it."""
+def to_frame(status: dict[str, Any]) -> bytes:
+    """Return the frame for a member that asked for the status."""
     data = json.dumps(for_members(status)).encode()
-    await write_frame(writer, len(data).to_bytes(PREFIX_BYTES, "big") + data, within=WITHIN)
+    return len(data).to_bytes(PREFIX_BYTES, "big") + data
 
 
 async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
-    """Ask a running server for its status.
-
-    Raises:
-        RunError: There is no server, or it does not answer.
-        UntrustedError: The server's certificate is not trusted, or the server refuses this party's.
-    """
+    """Ask a running server for its status; raise `RunError` or `UntrustedError` if it does not tell it."""
     context.set_alpn_protocols([ASKING])
     where = f"the server at {host}:{port}"
     try:
@@ -81,8 +76,7 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
             try:
                 length = int.from_bytes(await reader.readexactly(PREFIX_BYTES), "big")
                 if length > MAX_STATUS:
-                    msg = f"{where} answered with {length} bytes, which is too long for a status"
-                    raise RunError(msg)
+                    raise RunError(f"{where} answered with {length} bytes, which is too long for a status")
                 status = json.loads(await reader.readexactly(length))
             finally:
                 await hang_up(writer)
@@ -90,11 +84,9 @@ async def ask(context: ssl.SSLContext, host: str, port: int) -> dict[str, Any]:
         raise explain(error, where) from error
     except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
         why = unreached_because(error, WITHIN) if isinstance(error, OSError) else f"{error or type(error).__name__}"
-        msg = f"{where} did not report its status: {why}"
-        raise RunError(msg) from error
+        raise RunError(f"{where} did not report its status: {why}") from error
     if not isinstance(status, dict):
-        msg = f"{where} answered with something other than a status"
-        raise RunError(msg)
+        raise RunError(f"{where} answered with something other than a status")
     return status
 
 

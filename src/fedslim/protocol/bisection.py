@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedslim.errors import ProtocolError
+from fedslim.protocol.wire_types import refused
 from fedslim.schema.agreeing import rounded
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Interval(NamedTuple):
         """Return one of the parts; raise `ProtocolError` if it is empty."""
         start, end = self.edges()[number : number + 2].tolist()
         if start == end:
-            msg = f"the server chose part {number} of an interval, which is empty; it is refused"
-            raise ProtocolError(msg)
+            raise refused(f"the server chose part {number} of an interval, which is empty")
         return Interval(self.column, start, end - 1)
 
 
@@ -122,13 +122,11 @@ class Bisection:
         """Go on to one part of the interval of each open order statistic."""
         is_open = {interval: self._is_open(interval) for interval in dict.fromkeys(self.intervals)}
         if len(chosen) != sum(is_open[interval] for interval in self.intervals) or max(chosen, default=0) >= PARTS:
-            msg = f"the server chose {len(chosen)} parts of intervals, and not one for each; it is refused"
-            raise ProtocolError(msg)
+            raise refused(f"the server chose {len(chosen)} parts of intervals, and not one for each")
         parts = iter(chosen)
         after = [one.part(next(parts)) if is_open[one] else one for one in self.intervals]
         if any(one > other for one, other in pairwise(after)):
-            msg = "the server chose parts of intervals that are not in ascending order; it is refused"
-            raise ProtocolError(msg)
+            raise refused("the server chose parts of intervals that are not in ascending order")
         self.intervals = after
 
     def statistics(self) -> list[list[str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,31 +14,27 @@ if TYPE_CHECKING:
     from fedslim.protocol.prepare import Overlap
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A message from the server, the same for all these members."""
 
     to: tuple[str, ...]
     message: FromServer
 
 
-@dataclass(frozen=True, slots=True)
-class NewEpoch:
+class NewEpoch(NamedTuple):
     """All members have joined and will be sent the roster of this epoch; journal the epoch to be able to resume."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(NamedTuple):
     """All members have joined and confirmed the roster."""
 
     members: tuple[str, ...]
     items: int
 
 
-@dataclass(frozen=True, slots=True)
-class RoundEnded:
+class RoundEnded(NamedTuple):
     """All members that were asked have answered; journal the replies before going on, to be able to resume."""
 
     number: int
@@ -48,45 +43,39 @@ class RoundEnded:
     ending: Ending | None = None  # why the search stops after this round, if it does
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """A member has disconnected, and the run waits for it."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(NamedTuple):
     """All members are back, and the interrupted round is asked again."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class WentBack:
+class WentBack(NamedTuple):
     """A member has lost its last records, so all members go back to this round; journal it to be able to resume."""
 
     number: int
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """The run is over, with this outcome."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The run ended early, usually because of a member; the session's `best()` has the best table so far."""
 
     reason: str
     member: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """At a member: the run is over. The table has the member's labels; in SO it is the member's own table.
 
     A preparation has its outcome instead, and how much the member shares with others.

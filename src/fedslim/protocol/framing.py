@@ -50,11 +50,10 @@ def to_bytes(message: Message) -> Frame:
     plain = _encoder.encode(message)
     packed = zlib.compress(plain, STORED if isinstance(message, (Masked, Labels)) else FAST)
     if len(packed) > MAX_FRAME or len(plain) > MAX_PLAIN:
-        msg = (
+        raise FrameError(
             f"a {type(message).__name__} message has {len(plain)} bytes, {len(packed)} compressed, but at most "
             f"{MAX_PLAIN} and {MAX_FRAME} are allowed. The data are too wide for one message"
         )
-        raise FrameError(msg)
     return Frame(len(packed).to_bytes(PREFIX_BYTES, "big") + packed, PREFIX_BYTES + len(plain))
 
 
@@ -66,12 +65,10 @@ def packed_at_most(plain: int) -> int:
 def length_of(prefix: bytes) -> int:
     """Return how many bytes follow the prefix; raise `FrameError` for a length that is not allowed."""
     if len(prefix) != PREFIX_BYTES:
-        msg = f"a frame begins with a length of {PREFIX_BYTES} bytes, but only {len(prefix)} arrived"
-        raise FrameError(msg)
+        raise FrameError(f"a frame begins with a length of {PREFIX_BYTES} bytes, but only {len(prefix)} arrived")
     length = int.from_bytes(prefix, "big")
     if not 0 < length <= MAX_FRAME:
-        msg = f"a frame claims to have {length} bytes; 1 to {MAX_FRAME} are allowed"
-        raise FrameError(msg)
+        raise FrameError(f"a frame claims to have {length} bytes; 1 to {MAX_FRAME} are allowed")
     return length
 
 
@@ -92,14 +89,11 @@ def _decode(data: bytes | memoryview, decoder: Any, most: int) -> Any:
     try:
         plain = unpacker.decompress(data, min(most, MAX_PLAIN))
     except zlib.error as error:
-        msg = f"a frame of {len(data)} bytes cannot be decompressed: {error}"
-        raise FrameError(msg) from error
+        raise FrameError(f"a frame of {len(data)} bytes cannot be decompressed: {error}") from error
     if not unpacker.eof or unpacker.unused_data:
         what = "is larger than allowed" if unpacker.unconsumed_tail else "is cut short or has extra bytes after its end"
-        msg = f"a frame of {len(data)} bytes {what}"
-        raise FrameError(msg)
+        raise FrameError(f"a frame of {len(data)} bytes {what}")
     try:
         return decoder.decode(plain)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        msg = f"a frame of {len(data)} bytes holds no message we know: {error}"
-        raise FrameError(msg) from error
+        raise FrameError(f"a frame of {len(data)} bytes holds no message we know: {error}") from error

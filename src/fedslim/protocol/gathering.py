@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedslim.data.vocabulary import Vocabulary
-from fedslim.errors import ProtocolError, UntrustedError
+from fedslim.errors import KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch, Send
-from fedslim.protocol.joining import JoinRules
 from fedslim.protocol.roster import Unsigned, roster_digest
-from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
+from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
+from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ class Gathering:
         self.ids: tuple[bytes, ...] = ()  # by item number; empty unless members send them
         self.labels: tuple[str, ...] = ()  # by item number; empty unless members share them with the server
         self._keys = keys or Unsigned()
-        self._rules = JoinRules(settings, vocabulary, self._keys)
+        self._vocabulary = vocabulary  # the agreed digest, empty for no agreed one, None if the server does not know
         self._joined: dict[str, m.Join] = {}
         self._lost_epochs = 0  # how many epochs may have followed the last known one
         self._roster: m.Roster | None = None
@@ -76,22 +76,73 @@ class Gathering:
 
     def name_items(self, ids: bytes, labels: Sequence[str]) -> None:
         """Set the ids and labels known before the server was killed; members send them again."""
-        self.ids, self.labels = _split(ids), tuple(labels)
+        self.ids, self.labels = split_ids(ids), tuple(labels)
 
     # -- joining ------------------------------------------------------------------------------------------------
 
     def check(self, member: str, join: m.Join) -> None:
         """Check a member's `Join`: refuse here what honest members would refuse, so that the error names this member.
 
-        Raises:
-            ProtocolError: The member cannot take part.
+        Whether it comes back at the right round is checked in `positions.py`.
         """
-        self._rules.check_version(member, join)
-        self._rules.check_items(member, join, self._joined)
+        if join.protocol != m.PROTOCOL:
+            raise ProtocolError(
+                f"member {member!r} speaks protocol {join.protocol} (fedslim {join.software}), but this server speaks "
+                f"{m.PROTOCOL}; install the same version everywhere"
+            )
+        self._check_items(member, join)
         if join.epoch > self.epoch + self._lost_epochs + 1:
             msg = f"member {member!r} comes back from epoch {join.epoch - 1}, but there was none after {self.epoch}"
             raise ProtocolError(msg)
-        self._rules.check_key(member, join, self._joined)
+        self._check_key(member, join)
+
+    def _check_items(self, member: str, join: m.Join) -> None:
+        """Check that the member's vocabulary is the agreed one, and that of the members that have joined."""
+        if self._vocabulary is not None and join.digest != self._vocabulary:
+            msg = (
+                f"member {member!r} has vocabulary {join.digest.hex() or '(none)'}, but this federation agreed on "
+                f"{self._vocabulary.hex() or 'none'}; give it the vocabulary of the other members"
+            )
+            if self.settings.schema:
+                kept = "from another preparation than" if self.settings.preparation else "from a preparation, unlike"
+                msg = (
+                    f"member {member!r} starts {kept} this server; give the server and all members the same "
+                    "preparation (--preparation), or none"
+                )
+            raise ProtocolError(msg)
+        for other, before in self._joined.items():
+            if other == member:
+                continue
+            if before.fingerprint != join.fingerprint:
+                raise ProtocolError(
+                    f"members {other!r} and {member!r} have different secrets, so their items cannot be compared; "
+                    "give all members the same one, and put its fingerprint into the federation file"
+                )
+            if _agreed(before) != _agreed(join):
+                raise ProtocolError(
+                    f"members {other!r} and {member!r} do not have the same vocabulary; "
+                    "merge them (fedslim vocabulary merge) and give the result to every member"
+                )
+        # With an agreed vocabulary, ids are needed only to tell which items the labels belong to.
+        needed = bool(join.labels) or not join.digest
+        if len(join.ids) != ID_BYTES * join.items and (needed or join.ids):
+            msg = f"member {member!r} announced {join.items} items but sent {len(join.ids) / ID_BYTES:g} ids"
+            raise ProtocolError(msg)
+        if join.labels and (self.settings.share_labels != "server" or len(join.labels) != join.items):
+            expected = join.items if self.settings.share_labels == "server" else 0
+            raise ProtocolError(f"member {member!r} sent {len(join.labels)} labels where this run expects {expected}")
+
+    def _check_key(self, member: str, join: m.Join) -> None:
+        """Check that the others will accept the member's key: if they refused it, they would seem to end the run."""
+        try:
+            self._keys.check(member, join.key, join.certificate, join.signature)
+            if self.settings.masked:
+                check_usable(member, join.key)
+        except (KeyAgreementError, UntrustedError) as error:
+            raise ProtocolError(f"member {member!r} joins with a key that no member would accept: {error}") from error
+        twin = next((name for name, other in self._joined.items() if name != member and other.key == join.key), None)
+        if self.settings.masked and twin is not None:
+            raise m.refused(f"member {member!r} joins with the key of {twin!r}")
 
     def seat(self, member: str, join: m.Join) -> None:
         """Add a member whose `Join` was checked."""
@@ -108,24 +159,21 @@ class Gathering:
     def invite(self, number: int) -> list[NewEpoch | Send]:
         """Begin a new epoch with this round: send all members the roster, or its changes.
 
-        Raises:
-            ProtocolError: The members are not compatible; the run must end.
+        `ProtocolError` means that the members are not compatible; the run must end.
         """
         joins = self._joined.values()
         epoch = self._next_epoch()
         some = next(iter(joins))
         union: tuple[bytes, ...] = ()
         if not some.digest:
-            union = tuple(sorted({i for join in joins for i in _split(join.ids)}))
+            union = tuple(sorted({i for join in joins for i in split_ids(join.ids)}))
             if len(union) > MAX_ITEMS:
-                msg = f"the members together have {len(union)} items; at most {MAX_ITEMS} are allowed"
-                raise ProtocolError(msg)
+                raise ProtocolError(f"the members together have {len(union)} items; at most {MAX_ITEMS} are allowed")
         items = some.items if some.digest else len(union)
         if epoch > 0 and items != self.items:
-            msg = f"the members have {items} items now, but had {self.items} when the run began"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"the members have {items} items now, but had {self.items} when the run began")
         self.epoch, self._lost_epochs, self.items = epoch, 0, items
-        self.ids = union or _split(some.ids) or self.ids
+        self.ids = union or split_ids(some.ids) or self.ids
         self._take_labels(joins)
         before = self._roster
         self._roster = m.Roster(
@@ -159,16 +207,11 @@ class Gathering:
         return sends
 
     def confirm(self, member: str, confirm: m.Confirm) -> None:
-        """Record that a member confirmed the roster; check its signature as the other members will.
-
-        Raises:
-            ProtocolError: It signed another roster; the other members would abort the run.
-        """
+        """Record that a member confirmed the roster; check its signature as the other members will."""
         try:
             self._keys.check_roster(member, self._digest, self._joined[member].certificate, confirm.signature)
         except UntrustedError as error:
-            msg = f"member {member!r} has not confirmed the roster that it was sent: {error}"
-            raise ProtocolError(msg) from error
+            raise ProtocolError(f"member {member!r} has not confirmed the roster that it was sent: {error}") from error
         self._signatures[member] = confirm.signature
 
     def confirmed(self) -> Send:
@@ -180,10 +223,11 @@ class Gathering:
         known: dict[bytes, str] = {}
         for join in joins:
             if join.labels:
-                known.update(zip(_split(join.ids), join.labels, strict=True))
+                known.update(zip(split_ids(join.ids), join.labels, strict=True))
         if known:
             self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
 
 
-def _split(ids: bytes) -> tuple[bytes, ...]:
-    return tuple(ids[k : k + ID_BYTES] for k in range(0, len(ids), ID_BYTES))
+def _agreed(join: m.Join) -> tuple[bytes, int]:
+    """Return what must be equal for all members; without an agreed vocabulary they may have different items."""
+    return join.digest, join.items if join.digest else 0

@@ -17,44 +17,71 @@ questions again, and no others.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from fedslim import __version__
-from fedslim.data.vocabulary import Vocabulary, labels_for, over
-from fedslim.errors import (
-    DataError,
-    FedslimError,
-    KeyAgreementError,
-    ParameterError,
-    ProtocolError,
-    UntrustedError,
-)
+from fedslim.data.database import TransactionDatabase
+from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
+from fedslim.errors import DataError, FedslimError, KeyAgreementError, ParameterError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
-from fedslim.protocol.member_input import MemberInput as MemberInput  # noqa: PLC0414, TC001  # `member.MemberInput`
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.prepare import PrepareMember
-from fedslim.protocol.roster import apply_update, roster_digest
+from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
 from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import VectorMasker
 from fedslim.protocol.variant import UnmaskedWords, member_side
-from fedslim.protocol.wire_types import ID_BYTES
+from fedslim.protocol.wire_types import ID_BYTES, split_ids
 from fedslim.secagg import AgreementKey, MaskLabel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fedslim.data import TransactionDatabase
+    from fedslim.protocol.prepare import Site
     from fedslim.protocol.variant import MemberSide
     from fedslim.secagg import PairSecret
 
 Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInput:
+    """A member's data and what it agreed to: nothing of this comes from the server."""
+
+    database: TransactionDatabase
+    members: tuple[str, ...]
+    settings: m.Settings
+    secret: ItemSecret
+    vocabulary: Vocabulary | None = None  # agreed among the members; without one, the server forms the union
+    trust: RosterSigner = field(default_factory=Unsigned)
+    site: Site | None = None  # in a preparation, in place of the database
+
+    @classmethod
+    def preparing(cls, site: Site, members: tuple[str, ...], settings: m.Settings, trust: RosterSigner) -> MemberInput:
+        """Return the input of a preparation: there are no items yet."""
+        rows = TransactionDatabase(np.zeros(site.conformed.rows + 1, np.int64), np.empty(0, np.int32), ())
+        return cls(rows, members, settings, site.secret, Vocabulary((), site.secret.fingerprint), trust, site)
+
+    def __post_init__(self) -> None:
+        """Check the member's own data before anything is sent."""
+        if self.database.transactions * len(self.members) > self.settings.max_transactions:
+            raise ParameterError(
+                f"the run allows {self.settings.max_transactions} transactions for {len(self.members)} members, and "
+                f"this member's {self.database.transactions} are more than its share; raise max_transactions"
+            )
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The fingerprint of the secret, by which the server sees that all members use the same one."""
+        return bytes.fromhex(self.secret.fingerprint)
 
 
 class Answered(NamedTuple):
@@ -75,8 +102,7 @@ class MemberSession:
 
     def __init__(self, name: str, own: MemberInput) -> None:
         if name not in own.members:
-            msg = f"{name!r} is not among the members {', '.join(map(repr, own.members))}"
-            raise ParameterError(msg)
+            raise ParameterError(f"{name!r} is not among the members {', '.join(map(repr, own.members))}")
         self.name = name
         self.state = SessionState.JOINING
         self.received: Received | None = None
@@ -84,8 +110,8 @@ class MemberSession:
         self._key: AgreementKey | None = None
         self._roster: m.Roster | None = None
         self._digest = b""  # of that roster
-        self._numbered: TransactionDatabase | None = None  # the data in the numbers of the agreed vocabulary
-        self._variant: MemberSide | None = None
+        self._variant: MemberSide  # since the first roster, as is …
+        self._numbered: TransactionDatabase  # … the data in the numbers of the agreed vocabulary
         self._secrets: dict[str, PairSecret] = {}
         self._hidden: dict[str, VectorMasker] = {}
         self._last: Answered | None = None
@@ -115,7 +141,7 @@ class MemberSession:
         """Return whether a message is one of the last of the run: the final question, or `Finish`."""
         if isinstance(message, (m.AskLabels, m.Finish)):
             return True
-        return self._variant is not None and hasattr(message, "round") and self._variant.is_final(message)
+        return self._roster is not None and isinstance(message, m.InRound) and self._variant.is_final(message)
 
     def is_too_early(self, message: m.FromServer) -> bool:
         """Return whether a message ends the preparation before this search: the server is not ready for it yet."""
@@ -132,7 +158,8 @@ class MemberSession:
         ids = agreed.ids if agreed is not None else own.secret.ids_of(own.database.vocabulary)
         labels: list[str] = []
         if own.settings.share_labels == "server":
-            labels = list(own.database.vocabulary if agreed is None else self._own_labels(agreed))
+            mine = own.database.vocabulary
+            labels = list(mine if agreed is None else labels_for(agreed, own.secret, mine))
         return m.Join(
             m.PROTOCOL,
             __version__,
@@ -149,9 +176,6 @@ class MemberSession:
             self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
             self.position,
         )
-
-    def _own_labels(self, vocabulary: Vocabulary) -> tuple[str, ...]:
-        return labels_for(vocabulary, self._own.secret, self._own.database.vocabulary)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -180,39 +204,33 @@ class MemberSession:
         return reply
 
     def _take_end(self, message: m.Finish) -> None:
-        if self._variant is None or (self.state is SessionState.JOINING and not self.has_answered):
+        if self._roster is None or (self.state is SessionState.JOINING and not self.has_answered):
             # A run can end while a member is away only if the member has answered in it.
-            msg = f"the server sent Finish while this member was {self.state.value}; it is refused"
-            raise ProtocolError(msg)
-        table = self._variant.own_table() if message.table is None else message.table
-        if table is None and isinstance(self._variant, PrepareMember):
-            assert self._roster is not None  # noqa: S101  # since the first question
-            self.received = self._variant.end(message, self.name, self._roster, self._digest, self._own.trust)
-            return
-        if table is None:
-            self.received = Received(message.ending, None)
-            return
+            raise m.refused(f"the server sent Finish while this member was {self.state.value}")
         if message.table is not None:
             self._variant.check_end(message.table)
-        assert self._numbered is not None  # noqa: S101  # since the roster
-        self.received = Received(message.ending, code_table(table, self._names(message), self._numbered.encoding))
+        elif isinstance(self._variant, PrepareMember):
+            self.received = self._variant.end(message, self.name, self._roster, self._digest, self._own.trust)
+            return
+        table = message.table or self._variant.own_table()
+        found = None
+        if table is not None:
+            found = code_table(table, self._names(message, self._roster), self._numbered.encoding)
+        self.received = Received(message.ending, found)
 
-    def _names(self, message: m.Finish) -> tuple[str, ...]:
+    def _names(self, message: m.Finish, roster: m.Roster) -> tuple[str, ...]:
         """Return the label of each item as far as it is known: our own, and those of other members."""
-        assert self._roster is not None  # noqa: S101  # a run that ends had one
-        assert self._numbered is not None  # noqa: S101  # since the roster
         if self._last is None or not isinstance(question := self._last.question, m.AskLabels):
             return self._numbered.vocabulary
-        secret, vocabulary = self._own.secret, self._vocabulary(self._roster)
-        received = unsealed(message, question, self._roster.members, secret, self._digest)
-        return labels_for(vocabulary, secret, [*received, *self._own.database.vocabulary])
+        secret = self._own.secret
+        received = unsealed(message, question, roster.members, secret, self._digest)
+        return labels_for(self._vocabulary(roster), secret, [*received, *self._own.database.vocabulary])
 
     def _check_attempt(self, message: Any) -> None:
         """Check the attempt number: masks are made only for the epoch of the roster."""
         assert self._roster is not None  # noqa: S101
-        if getattr(message, "attempt", self._roster.epoch) != self._roster.epoch:
-            msg = f"the server sent attempt {message.attempt} in epoch {self._roster.epoch}; it is refused"
-            raise ProtocolError(msg)
+        if isinstance(message, m.InAttempt) and message.attempt != self._roster.epoch:
+            raise m.refused(f"the server sent attempt {message.attempt} in epoch {self._roster.epoch}")
 
     def replay(self, messages: Iterable[m.FromServer]) -> None:
         """Restore the state before a fault: process again the messages received then, without replying."""
@@ -228,30 +246,24 @@ class MemberSession:
 
     def _answered(self, message: Any) -> Answer:
         """Return the answer to a question; a question repeated after a fault gets the same answer."""
-        assert self._variant is not None  # noqa: S101  # no question is legal before the roster
-        assert self._roster is not None  # noqa: S101
+        assert self._roster is not None  # noqa: S101  # no question is legal before it
         last, epoch = self._last, self._roster.epoch
         question = _first_attempt(message)
         if last is not None and message.round <= last.question.round:
             if epoch == last.epoch:
-                msg = (
-                    f"the server sent {type(message).__name__} of round {message.round} while this member was "
-                    f"{self.state.value} and past round {last.question.round}; a question is answered only once, so it "
-                    "is refused"
-                )
-                raise ProtocolError(msg)
+                sent = f"{type(message).__name__} of round {message.round} while this member was {self.state.value}"
+                past = f"past round {last.question.round}; a question is answered only once"
+                raise m.refused(f"the server sent {sent} and {past}")
             _check_same(question, _first_attempt(last.question))
             self._last = Answered(last.question, last.answer, epoch, last.transcript)
             return last.answer
         if last is not None and isinstance(last.question, m.AskLabels):
-            msg = f"the server sent {type(message).__name__} after it had asked for labels; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server sent {type(message).__name__} after it had asked for labels")
         limit, answered = self._own.settings.max_rounds, len(self._asked)
         if self._again:
             _check_same(question, self._again[0])
         elif limit is not None and answered >= limit + m.ROUNDS_TO_FINISH and not self.is_closing(message):
-            msg = f"the server asked another question after {answered} rounds; {limit} were agreed on, so it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server asked another question after {answered} rounds; {limit} were agreed on")
         try:
             answer = self._labels(message) if isinstance(message, m.AskLabels) else self._variant.answer(message)
         except FedslimError:
@@ -266,13 +278,10 @@ class MemberSession:
         return answer
 
     def _side(self) -> MemberSide:
-        assert self._numbered is not None  # noqa: S101  # since the roster
         return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
 
     def _labels(self, question: m.AskLabels) -> UnsealedLabels:
         """Return the labels of our items in a table that may be published."""
-        assert self._variant is not None  # noqa: S101  # as in `_answered`
-        assert self._numbered is not None  # noqa: S101  # since the roster
         self._variant.check_end(question.table)
         code_table(question.table, self._numbered.vocabulary)  # checks the counts and min_count
         own = set(self._own.database.vocabulary)
@@ -294,8 +303,7 @@ class MemberSession:
         if not isinstance(answer, UnmaskedWords):
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:
-            msg = "counts must not leave this member without masks; the run must not continue"
-            raise ProtocolError(msg)
+            raise ProtocolError("counts must not leave this member without masks; the run must not continue")
         hidden = self._hidden.get(answer.purpose)
         if hidden is None:
             hidden = self._hidden[answer.purpose] = VectorMasker(self.name, self._secrets, purpose=answer.purpose)
@@ -314,14 +322,14 @@ class MemberSession:
         if not len(roster.keys) == len(roster.certificates) == n:
             msg = f"the roster has {n} members, {len(roster.keys)} keys and {len(roster.certificates)} certificates"
             raise ProtocolError(msg)
-        if not replayed and (self._key is None or self._key_in(roster) != self._key.public):
+        own_key = dict(zip(roster.members, roster.keys, strict=True)).get(self.name)
+        if not replayed and (self._key is None or own_key != self._key.public):
             msg = "the server's roster has another key under this member's name; the run must not continue"
             raise ProtocolError(msg)
         if before is not None and self.has_answered:
             known = (before.run, before.settings, before.members, before.ids)
             if (roster.run, roster.settings, roster.members, roster.ids) != known or roster.epoch <= before.epoch:
-                msg = "the server's new roster does not belong to the run that this member is in; it is refused"
-                raise ProtocolError(msg)
+                raise m.refused("the server's new roster does not belong to the run that this member is in")
             vocabulary = self._vocabulary(roster)
         else:
             if roster.next_round:
@@ -330,7 +338,10 @@ class MemberSession:
             self._check_terms(roster)
             vocabulary = self._vocabulary(roster)
             if self._own.vocabulary is None:
-                self._numbered = self._over(vocabulary)
+                try:
+                    self._numbered = over(self._own.database, vocabulary, self._own.secret)
+                except DataError:
+                    raise m.refused("the server's vocabulary lacks ids that this member has sent") from None
             self._variant = self._side()
         self._roster = roster
         if roster.next_round + 1 < self.position:
@@ -346,27 +357,23 @@ class MemberSession:
             msg = f"the server replaced a key at a place outside of the roster of {len(self._roster.keys)} members"
             raise ProtocolError(msg) from None
 
-    def _key_in(self, roster: m.Roster) -> bytes | None:
-        """Return the key that a roster has for this member."""
-        return dict(zip(roster.members, roster.keys, strict=True)).get(self.name)
-
     def _check_terms(self, roster: m.Roster) -> None:
         """Check that settings and members are those of this member's own federation file."""
         own, settings = self._own, roster.settings
         if settings != own.settings:
-            names = (name for name in settings.__struct_fields__)
-            name = next(name for name in names if getattr(settings, name) != getattr(own.settings, name))
-            msg = (
-                f"the server announced {name} = {getattr(settings, name)!r:.60}, and this member agreed to "
-                f"{getattr(own.settings, name)!r}; all parties need the same federation file"
+            fields = (
+                (name, getattr(settings, name), getattr(own.settings, name)) for name in settings.__struct_fields__
             )
-            raise ProtocolError(msg)
+            name, theirs, ours = next(one for one in fields if one[1] != one[2])
+            raise ProtocolError(
+                f"the server announced {name} = {theirs!r:.60}, and this member agreed to {ours!r}; all parties need "
+                "the same federation file"
+            )
         if sorted(roster.members) != sorted(own.members):
-            msg = (
+            raise ProtocolError(
                 f"the server's roster has the members {', '.join(map(repr, sorted(roster.members)))}, but this member "
                 f"agreed to {', '.join(map(repr, sorted(own.members)))}; with others it shares nothing"
             )
-            raise ProtocolError(msg)
 
     def _share_secrets(self, confirmed: m.Confirmed) -> None:
         """Check that all members signed the same roster, then derive a new secret with each of them.
@@ -377,11 +384,10 @@ class MemberSession:
         assert roster is not None  # noqa: S101  # Confirmed is not legal before a roster
         assert own is not None  # noqa: S101  # nor is a roster before joining
         if confirmed.epoch != roster.epoch or len(confirmed.signatures) != len(roster.members):
-            msg = (
+            raise ProtocolError(
                 f"the server sent {len(confirmed.signatures)} signatures of epoch {confirmed.epoch} for a roster of "
                 f"{len(roster.members)} members in epoch {roster.epoch}; the run must not continue"
             )
-            raise ProtocolError(msg)
         for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
             self._own.trust.check_roster(name, self._digest, certificate, signature)
         if roster.settings.masked:
@@ -393,25 +399,15 @@ class MemberSession:
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._own.vocabulary is not None:
             if roster.ids:
-                msg = "the server's roster has a vocabulary, but the members agreed on another; it is refused"
-                raise ProtocolError(msg)
+                raise m.refused("the server's roster has a vocabulary, but the members agreed on another")
             return self._own.vocabulary
         if len(roster.ids) % ID_BYTES:
             msg = f"the server's vocabulary has {len(roster.ids)} bytes, which is not a whole number of ids"
             raise ProtocolError(msg)
-        ids = tuple(roster.ids[k : k + ID_BYTES] for k in range(0, len(roster.ids), ID_BYTES))
+        ids = split_ids(roster.ids)
         if any(one >= other for one, other in pairwise(ids)):
-            msg = "the server's vocabulary is not in ascending order; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server's vocabulary is not in ascending order")
         return Vocabulary(ids, self._own.secret.fingerprint)
-
-    def _over(self, vocabulary: Vocabulary) -> TransactionDatabase:
-        """Number the data by the server's vocabulary, which must have all ids that this member has sent."""
-        try:
-            return over(self._own.database, vocabulary, self._own.secret)
-        except DataError:
-            msg = "the server's vocabulary lacks ids that this member has sent; it is refused"
-            raise ProtocolError(msg) from None
 
 
 def farewell(error: FedslimError) -> m.Abort:
@@ -426,9 +422,8 @@ def farewell(error: FedslimError) -> m.Abort:
 def _check_same(question: Any, before: Any) -> None:
     """Check that a repeated round asks the same question: two different answers would reveal more than one."""
     if question != before:
-        msg = f"the server asked another question in round {question.round} than before; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused(f"the server asked another question in round {question.round} than before")
 
 
 def _first_attempt(question: Any) -> Any:
-    return msgspec.structs.replace(question, attempt=0) if getattr(question, "attempt", 0) else question
+    return msgspec.structs.replace(question, attempt=0) if isinstance(question, m.InAttempt) else question

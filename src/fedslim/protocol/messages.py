@@ -12,44 +12,34 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
+from fedslim.protocol import wire_types as w
 from fedslim.protocol.wants import *  # noqa: F403  # `m.WantRows` …
 from fedslim.protocol.wants import Move, PreparationWant, Want  # noqa: TC001  # msgspec needs them
-from fedslim.protocol.wire_types import (
-    MAX_ITEMS,
-    MAX_MEMBERS,
-    MAX_MOVES,
-    MAX_PARTS,
-    MAX_SEALED,
-    MAX_SEED,
-    MAX_SLOTS,
-    Attempt,
-    Bits,
-    Certificate,
-    Count,
-    Digest,
-    Ids,
-    Item,
-    Key,
-    Limit,
-    Name,
-    Number,
-    Pairs,
-    Piece,
-    RoundNumber,
-    Signature,
-    Text,
-)
 from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
+from fedslim.protocol.wire_types import Piece
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
+from fedslim.protocol.wire_types import refused as refused  # noqa: PLC0414  # `m.refused`
 
-PROTOCOL = 7
+PROTOCOL = 8
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16
 """Questions that a server may ask beyond `max_rounds`, to finish the search."""
 
 
-Sealed = Annotated[bytes, Meta(max_length=MAX_SEALED)]
+Sealed = Annotated[bytes, Meta(max_length=w.MAX_SEALED)]
+
+
+class InRound(Message, frozen=True):
+    """A question of a round, or the answer to it."""
+
+    round: w.RoundNumber
+
+
+class InAttempt(InRound, frozen=True):
+    """A question or answer of one attempt at a round: its answer is masked or sealed, anew in each attempt."""
+
+    attempt: w.Attempt
 
 
 # -- start and end of a run -----------------------------------------------------------------------------------------
@@ -64,26 +54,26 @@ class Settings(Piece, frozen=True):
     """The most that all members may have together: the bound of every sum until a better one is known."""
     share_labels: Literal["none", "members", "server"] = "none"
     """Who may learn the labels of items that are published: the other members, or the server as well."""
-    max_rounds: Limit | None = None
+    max_rounds: w.Limit | None = None
     pruning: bool = True
     order: Annotated[str, Meta(max_length=20)] = "usage"
-    max_itemset_size: Limit | None = None
-    min_support: Limit = 1
-    min_count: Limit = 1
+    max_itemset_size: w.Limit | None = None
+    min_support: w.Limit = 1
+    min_count: w.Limit = 1
     """The smallest count that may be published."""
-    min_members_with: Limit = 1
+    min_members_with: w.Limit = 1
     """How many members must have an itemset for it to be published."""
     width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = WIDTH
     """How many candidates each step of the search tries; of x only."""
     effort: Annotated[int, Meta(ge=1, le=HIGHEST_EFFORT)] = 1
     """How hard the search looks; of x only."""
-    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = 0
+    seed: Annotated[int, Meta(ge=0, le=w.MAX_SEED)] = 0
     """The seed of the local search, from effort 3 on."""
-    schema: Digest = b""
+    schema: w.Digest = b""
     """The digest of the schema, if the members agreed on one."""
-    outline: Text = ""
+    outline: w.Text = ""
     """What the server has to know of the schema: see `preparation.py`."""
-    preparation: Digest = b""
+    preparation: w.Digest = b""
     """The digest of the preparation that a search starts from."""
 
 
@@ -95,17 +85,17 @@ class Join(Message, frozen=True):
 
     protocol: Annotated[int, Meta(ge=0, le=1 << 16)]
     software: Annotated[str, Meta(max_length=40, pattern=r"^[A-Za-z0-9.+-]*\Z")]
-    key: Key
+    key: w.Key
     fingerprint: Annotated[bytes, Meta(max_length=16)]  # of the members' secret
     digest: Annotated[bytes, Meta(max_length=64)]  # of the agreed vocabulary; empty if there is none
-    ids: Ids  # empty with an agreed vocabulary, unless labels are sent
-    items: Annotated[int, Meta(ge=0, le=MAX_ITEMS)]  # the number of items
-    labels: Annotated[list[Text], Meta(max_length=MAX_ITEMS)]  # only if labels are shared with the server
-    certificate: Certificate  # empty without a CA
-    signature: Signature  # of the key
+    ids: w.Ids  # empty with an agreed vocabulary, unless labels are sent
+    items: Annotated[int, Meta(ge=0, le=w.MAX_ITEMS)]  # the number of items
+    labels: Annotated[list[w.Text], Meta(max_length=w.MAX_ITEMS)]  # only if labels are shared with the server
+    certificate: w.Certificate  # empty without a CA
+    signature: w.Signature  # of the key
     run: Annotated[bytes, Meta(max_length=16)]  # empty for a member that joins for the first time
-    epoch: Attempt  # lower bound for the epoch of the next roster: no secret is used twice
-    position: RoundNumber  # the round that comes next
+    epoch: w.Attempt  # lower bound for the epoch of the next roster: no secret is used twice
+    position: w.RoundNumber  # the round that comes next
 
 
 class Roster(Message, frozen=True):
@@ -113,20 +103,20 @@ class Roster(Message, frozen=True):
 
     run: Annotated[bytes, Meta(min_length=16, max_length=16)]
     settings: Settings
-    members: Annotated[list[Name], Meta(min_length=1, max_length=MAX_MEMBERS)]
-    keys: Annotated[list[Key], Meta(max_length=MAX_MEMBERS)]
-    ids: Ids  # the union of the members' ids, in ascending order; empty with an agreed vocabulary
-    epoch: Attempt
-    certificates: Annotated[list[Certificate], Meta(max_length=MAX_MEMBERS)]
-    next_round: RoundNumber  # where the run continues: members that are further go back to it
+    members: Annotated[list[w.Name], Meta(min_length=1, max_length=w.MAX_MEMBERS)]
+    keys: Annotated[list[w.Key], Meta(max_length=w.MAX_MEMBERS)]
+    ids: w.Ids  # the union of the members' ids, in ascending order; empty with an agreed vocabulary
+    epoch: w.Attempt
+    certificates: Annotated[list[w.Certificate], Meta(max_length=w.MAX_MEMBERS)]
+    next_round: w.RoundNumber  # where the run continues: members that are further go back to it
 
 
 class Seat(Piece, frozen=True):
     """A member's place in the roster, its key and certificate."""
 
-    place: Annotated[int, Meta(ge=0, lt=MAX_MEMBERS)]
-    key: Key
-    certificate: Certificate
+    place: Annotated[int, Meta(ge=0, lt=w.MAX_MEMBERS)]
+    key: w.Key
+    certificate: w.Certificate
 
 
 class RosterUpdate(Message, frozen=True):
@@ -135,65 +125,61 @@ class RosterUpdate(Message, frozen=True):
     All members then confirm the new roster and derive new secrets.
     """
 
-    epoch: Attempt
-    seats: Annotated[list[Seat], Meta(max_length=MAX_MEMBERS)]
-    next_round: RoundNumber
+    epoch: w.Attempt
+    seats: Annotated[list[Seat], Meta(max_length=w.MAX_MEMBERS)]
+    next_round: w.RoundNumber
 
 
 class Confirm(Message, frozen=True):
     """Member: I agree to the roster of this epoch; the signature covers everything in it."""
 
-    epoch: Attempt
-    signature: Signature
+    epoch: w.Attempt
+    signature: w.Signature
 
 
 class Confirmed(Message, frozen=True):
     """Server: the signatures of all members, in roster order; check that all signed the roster that you signed."""
 
-    epoch: Attempt
-    signatures: Annotated[list[Signature], Meta(max_length=MAX_MEMBERS)]
+    epoch: w.Attempt
+    signatures: Annotated[list[w.Signature], Meta(max_length=w.MAX_MEMBERS)]
 
 
 class PackedElement(Piece, frozen=True):
     """An itemset of the code table found."""
 
-    items: Annotated[list[Item], Meta(min_length=1, max_length=MAX_ITEMS)]
-    usage: Count
-    support: Count
-    entry: Count
+    items: Annotated[list[w.Item], Meta(min_length=1, max_length=w.MAX_ITEMS)]
+    usage: w.Count
+    support: w.Count
+    entry: w.Count
 
 
 class PackedTable(Piece, frozen=True):
     """A code table: itemsets in cover order, and for each item its usage and support."""
 
-    itemsets: Annotated[list[PackedElement], Meta(max_length=MAX_SLOTS)]
+    itemsets: Annotated[list[PackedElement], Meta(max_length=w.MAX_SLOTS)]
     usages: Vector
     supports: Vector
-    transactions: Count
-    min_count: Limit
-    other: Count  # occurrences of items that are too rare to be published
+    transactions: w.Count
+    min_count: w.Limit
+    other: w.Count  # occurrences of items that are too rare to be published
 
 
 class Departure(Piece, frozen=True):
     """A member that leaves after a preparation, with its signature: see `preparation.py`."""
 
-    name: Name
-    signature: Signature
+    name: w.Name
+    signature: w.Signature
 
 
-class AskLabels(Message, frozen=True):
+class AskLabels(InAttempt, frozen=True):
     """Server: this table will be published; which of its items can you name? Sealed for the other members."""
 
-    round: RoundNumber
-    attempt: Attempt
     table: PackedTable
 
 
-class Labels(Message, frozen=True):
+class Labels(InAttempt, frozen=True):
     """Member: the labels of those of its items that the table has, as `sealing.py` seals them."""
 
-    round: RoundNumber
-    attempt: Attempt
     sealed: Sealed
 
 
@@ -202,8 +188,8 @@ class Finish(Message, frozen=True):
 
     ending: Annotated[str, Meta(max_length=40)]
     table: PackedTable | None
-    labels: Annotated[tuple[Sealed, ...], Meta(max_length=MAX_MEMBERS)]  # in roster order, if members share them
-    left: Annotated[list[Departure], Meta(max_length=MAX_MEMBERS)]
+    labels: Annotated[tuple[Sealed, ...], Meta(max_length=w.MAX_MEMBERS)]  # in roster order, if members share them
+    left: Annotated[list[Departure], Meta(max_length=w.MAX_MEMBERS)]
 
 
 class Heard(Message, frozen=True):
@@ -213,50 +199,43 @@ class Heard(Message, frozen=True):
 class Abort(Message, frozen=True):
     """Server or member: I cannot continue, for this reason."""
 
-    reason: Text
+    reason: w.Text
 
 
 # -- X: the same table everywhere, sums only ------------------------------------------------------------------------
 
 
-class Ask(Message, frozen=True):
+class Ask(InAttempt, frozen=True):
     """Server: make these moves, then answer these questions."""
 
-    round: RoundNumber
-    attempt: Attempt
-    moves: Annotated[list[Move], Meta(max_length=MAX_MOVES)]
-    wants: Annotated[list[Want], Meta(min_length=1, max_length=MAX_PARTS)]
+    moves: Annotated[list[Move], Meta(max_length=w.MAX_MOVES)]
+    wants: Annotated[list[Want], Meta(min_length=1, max_length=w.MAX_PARTS)]
 
 
-class Masked(Message, frozen=True):
+class Masked(InAttempt, frozen=True):
     """Member: the answers to all questions, masked: words modulo 2^64."""
 
-    round: RoundNumber
-    attempt: Attempt
     words: Vector
 
 
 # -- preparation: cuts and vocabulary from everybody's rows, sums only ------------------------------------------------
 
 
-class AskPreparation(Message, frozen=True):
+class AskPreparation(InAttempt, frozen=True):
     """Server: these parts of the open intervals have the order statistics; then answer this question.
 
     At first, `chosen` says how many order statistics each column needs. No message can name another threshold.
     """
 
-    round: RoundNumber
-    attempt: Attempt
     chosen: Vector
     want: PreparationWant
 
 
-class Ready(Message, frozen=True):
+class Ready(InRound, frozen=True):
     """Member: I stay, or I leave because I share too little with the others; only that is signed."""
 
-    round: RoundNumber
     leaves: bool
-    signature: Signature
+    signature: w.Signature
 
 
 # -- SA and SO: a table for each member -----------------------------------------------------------------------------
@@ -265,163 +244,117 @@ class Ready(Message, frozen=True):
 class Accept(Piece, frozen=True):
     """The union of each of these pairs of elements enters the table of every member that uses such a pair."""
 
-    pairs: Pairs
+    pairs: w.Pairs
 
 
-class AskUsages(Message, frozen=True):
+class AskUsages(InRound, frozen=True):
     """Server, SO: what is the support of each item?"""
 
-    round: RoundNumber
 
-
-class Usages(Message, frozen=True):
+class Usages(InRound, frozen=True):
     """Member, SO: the support of each item of the vocabulary, then the number of transactions."""
 
-    round: RoundNumber
     counts: Vector
 
 
-class AskCandidates(Message, frozen=True):
+class AskCandidates(InRound, frozen=True):
     """Server, SO: which co-usages of your elements have changed since your last answer?"""
 
-    round: RoundNumber
     accepted: Accept | None
 
 
-class Candidates(Message, frozen=True):
+class Candidates(InRound, frozen=True):
     """Member, SO: pairs of elements and their co-usages, 0 for pairs that are no longer used together."""
 
-    round: RoundNumber
     x: Vector
     y: Vector
     counts: Vector
 
 
-class Evaluate(Message, frozen=True):
+class Evaluate(InRound, frozen=True):
     """Server, SO: what would change if the itemset that is the union of these pairs entered your table?"""
 
-    round: RoundNumber
-    pairs: Pairs
+    pairs: w.Pairs
 
 
-class Evaluated(Message, frozen=True):
+class Evaluated(InRound, frozen=True):
     """Member, SO: for each element that changes, how many covers lose it and how many win it."""
 
-    round: RoundNumber
     slots: Vector
     lost: Vector
     won: Vector
 
 
-class AskSupports(Message, frozen=True):
+class AskSupports(InRound, frozen=True):
     """Server, SO: what is the support of each itemset of your own table?"""
 
-    round: RoundNumber
     accepted: Accept | None
 
 
-class SupportCounts(Message, frozen=True, tag="Supports"):
+class SupportCounts(InRound, frozen=True, tag="Supports"):
     """Member, SO: the itemsets of its table, by slot, and their supports."""
 
-    round: RoundNumber
     slots: Vector
     counts: Vector
 
 
-class AskIndexedUsages(Message, frozen=True):
+class AskIndexedUsages(InAttempt, frozen=True):
     """Server, SA: what are the usages of all items, and the number of transactions? Masked."""
-
-    round: RoundNumber
-    attempt: Attempt
 
 
 class Entered(Piece, frozen=True):
     """An itemset that entered: its number in the global index, the pairs it is the union of, its usage at entry."""
 
-    number: Number
-    pairs: Pairs
-    entry: Count
+    number: w.Number
+    pairs: w.Pairs
+    entry: w.Count
 
 
-class AskStructure(Message, frozen=True):
+class AskStructure(InRound, frozen=True):
     """Server, SA, round 1: these pairs leave the index; which of your candidates does it lack? No counts."""
 
-    round: RoundNumber
     entered: Entered | None
     gone: Vector  # places in the index
 
 
-class Structure(Message, frozen=True):
+class Structure(InRound, frozen=True):
     """Member, SA: the missing candidates, as pairs of numbers of the global index."""
 
-    round: RoundNumber
     x: Vector
     y: Vector
 
 
-class AskIndexed(Message, frozen=True):
+class AskIndexed(InAttempt, frozen=True):
     """Server, SA, round 2: these pairs enter the index; what are the co-usages of some of its pairs? Masked.
 
     First the new pairs, then all pairs with one of the elements, in the order of the index.
     """
 
-    round: RoundNumber
-    attempt: Attempt
     x: Vector
     y: Vector
     elements: Vector
-    bits: Bits
+    bits: w.Bits
 
 
-class AskEvaluation(Message, frozen=True):
+class AskEvaluation(InAttempt, frozen=True):
     """Server, SA: what if this itemset entered? Covers lost, then won, for all numbers of the index. Masked."""
 
-    round: RoundNumber
-    attempt: Attempt
     candidate: Entered
-    bits: Bits
+    bits: w.Bits
 
 
-class AskIndexedSupports(Message, frozen=True):
+class AskIndexedSupports(InAttempt, frozen=True):
     """Server, SA: what is the support of each of these itemsets of the index? Masked."""
 
-    round: RoundNumber
-    attempt: Attempt
     entered: Entered | None
     numbers: Vector
-    bits: Bits
+    bits: w.Bits
 
 
-FromMember = (
-    Join
-    | Confirm
-    | Masked
-    | Ready
-    | Usages
-    | Candidates
-    | Evaluated
-    | SupportCounts
-    | Structure
-    | Labels
-    | Heard
-    | Abort
-)
-FromServer = (
-    Roster
-    | RosterUpdate
-    | Confirmed
-    | Ask
-    | AskPreparation
-    | AskUsages
-    | AskCandidates
-    | Evaluate
-    | AskSupports
-    | AskIndexedUsages
-    | AskStructure
-    | AskIndexed
-    | AskEvaluation
-    | AskIndexedSupports
-    | AskLabels
-    | Finish
-    | Abort
-)
+Answer = Masked | Ready | Usages | Candidates | Evaluated | SupportCounts | Structure | Labels
+FromMember = Join | Confirm | Answer | Heard | Abort
+
+SoQuestion = AskUsages | AskCandidates | Evaluate | AskSupports
+SaQuestion = AskIndexedUsages | AskStructure | AskIndexed | AskEvaluation | AskIndexedSupports
+Question = Ask | AskPreparation | AskLabels | SoQuestion | SaQuestion
+FromServer = Roster | RosterUpdate | Confirmed | Question | Finish | Abort

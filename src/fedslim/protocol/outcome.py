@@ -11,7 +11,7 @@ import numpy as np
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl.release import Merged, merge_rare, release, shown_support, spelled_out
-from fedslim.protocol.messages import PackedElement, PackedTable, Vector
+from fedslim.protocol.messages import PackedElement, PackedTable, Vector, refused
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,22 +91,17 @@ def code_table(table: PackedTable, labels: Sequence[str], encoding: Encoding | N
     """Check a table that was received; return it with labels for the item numbers, and with the reader's encoding."""
     usages, supports = table.usages.values(), table.supports.values()
     if not len(usages) == len(supports) == len(labels):
-        msg = (
-            f"a table has usages of {len(usages)} items and supports of {len(supports)}, but the vocabulary has "
-            f"{len(labels)}; it is refused"
-        )
-        raise ProtocolError(msg)
+        sizes = f"usages of {len(usages)} items and supports of {len(supports)}"
+        raise refused(f"a table has {sizes}, but the vocabulary has {len(labels)}")
     found = [(tuple(e.items), e.usage, e.support, e.entry) for e in table.itemsets]
     for items, *_ in found:
         if len(items) == 1 or items[-1] >= len(labels) or not all(map(lt, items, items[1:])):
-            msg = "a table has itemsets that are not items of the vocabulary in ascending order; it is refused"
-            raise ProtocolError(msg)
+            raise refused("a table has itemsets that are not items of the vocabulary in ascending order")
     if not np.array_equal(usages, _check(found, supports, table.transactions)):
         raise ProtocolError(DISAGREE)
     shown = np.concatenate((usages, supports, [table.other], [min(three) for _, *three in found]))
     if ((shown > 0) & (shown < table.min_count)).any():
-        msg = f"a table has a count below its own min_count {table.min_count}; it is refused"
-        raise ProtocolError(msg)
+        raise refused(f"a table has a count below its own min_count {table.min_count}")
     counts = Merged(supports, usages, table.other)
     return replace(release(labels, table.transactions, counts, found, min_count=table.min_count), encoding=encoding)
 

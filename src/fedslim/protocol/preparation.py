@@ -71,8 +71,7 @@ class Outline:
                 columns.append(OpenColumn(int(bins), float(step) if step else None))
         made = cls(tuple(columns), tuple(caps))
         if str(made) != text:
-            msg = f"{text!r:.60} is not an outline"
-            raise ValueError(msg)
+            raise ValueError(f"{text!r:.60} is not an outline")
         return made
 
     def __str__(self) -> str:
@@ -130,9 +129,6 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
         Only if `strict` is true are they an error, where the schema says so. In the run of the preparation itself it
         must not be: a server that leaves an item out would see who has that item and stops.
-
-        Raises:
-            DataError: An item is new, and that is an error.
         """
         known, agreed = set(self.ids), self.agreed(schema, site, secret)
         database = site.items(agreed, lambda label: secret.id_of(label) in known, strict=strict)
@@ -146,11 +142,7 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @classmethod
     def read(cls, path: Path, outline: Outline | None = None) -> Preparation:
-        """Read what `write` wrote; with an outline, it must be one of a preparation with this outline.
-
-        Raises:
-            DataError: The file is not a preparation or is damaged; the message names the file and the field.
-        """
+        """Read what `write` wrote; with an outline, it must be one of a preparation with this outline."""
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)
         found = FILES.decode(data, path, cls)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -23,25 +23,22 @@ from fedslim.protocol.bisection import PARTS, Bisection, ordered, round_all
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import NO_TABLE, Outcome
 from fedslim.protocol.preparation import Outline, Preparation, category_id
-from fedslim.protocol.sums import MAX_WORDS, add_up, check_words
-from fedslim.protocol.variant import Round, UnmaskedWords
-from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
+from fedslim.protocol.sums import MAX_WORDS, add_up, ask_counts, check_words, pack_counts
+from fedslim.protocol.variant import MemberSide, Round, ServerSide, UnmaskedWords
+from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
 from fedslim.schema.agreeing import cut_ranks, keep_categories
 from fedslim.secagg import Ring
 from fedslim.secagg.id_sketch import IdSketch
-from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from fedslim.data import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.roster import RosterSigner
     from fedslim.protocol.variant import Replies, Situation
     from fedslim.schema import Conformed, Schema
-    from fedslim.secagg.ring import Words
 
 FIRST_SKETCH, GROWTH = 256, 4
 """How many ids the first sketch is for, and how much larger the next is if it cannot be read."""
@@ -52,7 +49,6 @@ KINDS: dict[type, str] = {
     m.WantCategories: "categories",
     m.WantCategoryCounts: "categories",
     m.WantItems: "items",
-    m.WantReady: "overlap",
 }
 CONTRADICT = "the sums of the preparation contradict each other: a member does not count as the protocol says"
 
@@ -60,7 +56,7 @@ CONTRADICT = "the sums of the preparation contradict each other: a member does n
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
-class PrepareServer:
+class PrepareServer(ServerSide):
     """The server's side; see `ServerSide`. There is no search yet."""
 
     members_know = False
@@ -74,9 +70,6 @@ class PrepareServer:
         self._bisection = Bisection(self._outline.columns)
         self._chosen: list[int] = []
 
-    def member_usages(self) -> None:
-        """See `ServerSide`."""
-
     def run(self) -> Generator[Round, Replies, Outcome]:
         """See `ServerSide`."""
         if self._outline.columns:
@@ -86,7 +79,7 @@ class PrepareServer:
         if any(members > len(self._situation.members) for members in found.values()):
             raise ProtocolError(CONTRADICT)
         shared = _vector([members > 1 for members in found.values()])
-        replies = yield from self._ask(m.WantReady(b"".join(found), shared), m.Ready, 0)
+        replies = yield Round(self._question(m.WantReady(b"".join(found), shared)), m.Ready, "overlap", 0)
         prepared = Preparation(
             run=self._situation.run,
             schema=self._situation.settings.schema,
@@ -142,30 +135,26 @@ class PrepareServer:
             sketch = IdSketch.for_entries(entries)
             if sketches * sketch.words > MAX_WORDS:
                 break
-            replies = yield from self._ask(want(entries), m.Masked, sketches * sketch.words)
+            question = self._question(want(entries))
+            replies = yield Round(question, m.Masked, KINDS[type(question.want)], sketches * sketch.words)
             words = add_up(replies, sketches * sketch.words)
             found = [sketch.read(part) for part in np.split(words, sketches)]
             readable = [one for one in found if one is not None]
             if len(readable) == sketches and sum(map(len, readable)) <= MAX_ITEMS:
                 return readable
             entries *= GROWTH
-        msg = (
+        raise ProtocolError(
             "the sum of the members' ids cannot be read: there are too many, or a member does not keep to the protocol"
         )
-        raise ProtocolError(msg)
 
     def _count(self, want: Any, length: int, most: int) -> Generator[Round, Replies, NDArray[np.int64]]:
-        ring = Ring.for_sums_up_to(most)
-        replies = yield from self._ask(want, m.Masked, ring.words(length))
-        return ring.read(add_up(replies, ring.words(length)), length=length)
+        return (yield from ask_counts(self._question(want), Ring.for_sums_up_to(most), length, KINDS[type(want)]))
 
-    def _ask(self, want: Any, reply: type[m.FromMember], words: int) -> Generator[Round, Replies, Replies]:
+    def _question(self, want: Any) -> m.AskPreparation:
         if self._situation.ending is not None:
-            msg = f"the preparation was not complete ({self._situation.ending})"
-            raise ProtocolError(msg)
-        ask = m.AskPreparation(self._situation.number, 0, _vector(self._chosen), want)
-        self._chosen = []
-        return (yield Round(ask, reply, KINDS[type(want)], words))
+            raise ProtocolError(f"the preparation was not complete ({self._situation.ending})")
+        chosen, self._chosen = self._chosen, []
+        return m.AskPreparation(self._situation.number, 0, _vector(chosen), want)
 
 
 def _vector(values: Sequence[int]) -> m.Vector:
@@ -181,12 +170,16 @@ def _bits(most: int) -> int:
 
 @dataclass(frozen=True)
 class Site:
-    """A member's table in terms of the schema, and how much it must share with others to stay."""
+    """A member's table in terms of the schema, and how much it must share with others to stay.
+
+    All its rows take part in the preparation; `searched` are those of the search, if these are not all.
+    """
 
     schema: Schema
     conformed: Conformed
     secret: ItemSecret
     min_overlap: float = 0.0
+    searched: Sequence[int] | None = None
 
     @cached_property
     def keys(self) -> list[NDArray[np.uint64]]:
@@ -226,7 +219,7 @@ class Overlap(NamedTuple):
         )
 
 
-class PrepareMember:
+class PrepareMember(MemberSide):
     """A member's side; see `MemberSide`. What it refuses depends on the schema and on earlier questions only."""
 
     def __init__(self, site: Site, settings: m.Settings, members: int) -> None:
@@ -240,17 +233,13 @@ class PrepareMember:
         self.preparation: Preparation | None = None
         self.overlap: Overlap | None = None
 
-    def own_table(self) -> None:
-        """See `MemberSide`: there is none."""
-
     def is_final(self, message: m.AskPreparation) -> bool:
         """See `MemberSide`."""
         return isinstance(message.want, m.WantReady)
 
     def check_end(self, table: m.PackedTable) -> None:
         """See `MemberSide`."""
-        msg = f"the server ended a preparation with a table of {len(table.itemsets)} itemsets; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused(f"the server ended a preparation with a table of {len(table.itemsets)} itemsets")
 
     def answer(self, message: m.AskPreparation) -> m.FromMember | UnmaskedWords:
         """Take the decisions of the server, if it may make them now, and count."""
@@ -261,8 +250,7 @@ class PrepareMember:
             case m.WantBetween():
                 self._bisection.choose(chosen)
             case _ if chosen:
-                msg = "the server chose parts of intervals at the wrong time; it is refused"
-                raise ProtocolError(msg)
+                raise m.refused("the server chose parts of intervals at the wrong time")
         self._check_turn(want)
         before, self._last = self._last, want
         match want:
@@ -301,8 +289,7 @@ class PrepareMember:
                 allowed = (m.WantItems, m.WantReady)
         if not isinstance(want, allowed):
             after = "at the start" if self._last is None else f"after {type(self._last).__name__}"
-            msg = f"the server sent {type(want).__name__} {after}; a preparation never does, so it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server sent {type(want).__name__} {after}; a preparation never does")
 
     def _between(self) -> Iterable[int]:
         for interval in self._bisection.open:
@@ -311,25 +298,18 @@ class PrepareMember:
     def _keep(self, flags: m.Vector) -> None:
         """Take the decision which categories are kept; it stays the same if a larger sketch is asked for."""
         if self._flags is not None and flags != self._flags:
-            msg = "the server changed which categories are kept; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server changed which categories are kept")
         self._flags = flags
         chosen = _numbers(flags, 1)
         if len(chosen) != sum(map(len, self._categories)):
-            msg = f"the server decided about {len(chosen)} categories, and asked about others; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server decided about {len(chosen)} categories, and asked about others")
         is_kept = iter(chosen)
         kept = [[one for one in column if next(is_kept)] for column in self._categories]
         if any(len(column) > cap for column, cap in zip(kept, self._outline.caps, strict=True)):
-            msg = f"the server keeps {list(map(len, kept))!s:.60} categories, more than the schema does; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server keeps {list(map(len, kept))!s:.60} categories, more than the schema does")
         site = self._site
         self.preparation = Preparation(
-            run=b"",
-            schema=self._settings.schema,
-            statistics=self._bisection.statistics(),
-            kept=kept,
-            ids=[],
+            run=b"", schema=self._settings.schema, statistics=self._bisection.statistics(), kept=kept, ids=[]
         )
         self._database = site.conformed.items(self.preparation.agreed(site.schema, site.conformed, site.secret))
         self._ids = site.secret.ids_of(self._database.vocabulary)
@@ -339,13 +319,13 @@ class PrepareMember:
         (found,) = _split([len(ids) // ID_BYTES], ids, 1)
         several = _numbers(shared, 1)
         if len(several) != len(found):
-            msg = f"the server announced {len(found)} items and {len(several)} flags; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"the server announced {len(found)} items and {len(several)} flags")
         assert self.preparation is not None  # noqa: S101  # since WantItems
         self.preparation, self._shared = msgspec.structs.replace(self.preparation, ids=found), bytes(several)
         others = {one for one, flag in zip(found, several, strict=True) if flag}
-        missing = len(set(self._ids) - set(found))
-        self.overlap = _overlap(self._database, [one in others for one in self._ids], missing)
+        flags, rows = [one in others for one in self._ids], np.bincount(self._database.items, minlength=len(self._ids))
+        occurrences = int(rows.sum()), int(rows[np.array(flags, bool)].sum())
+        self.overlap = Overlap(len(flags), sum(flags), *occurrences, missing=len(set(self._ids) - set(found)))
         return m.Ready(number, self._leaves, b"")
 
     @property
@@ -363,19 +343,16 @@ class PrepareMember:
     def end(self, message: m.Finish, name: str, roster: m.Roster, digest: bytes, trust: RosterSigner) -> Received:
         """Return the outcome; exactly the members that left must have signed that they leave this preparation."""
         if self.preparation is None or self.overlap is None:
-            msg = "the server ended the preparation before it was complete; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server ended the preparation before it was complete")
         certificates = dict(zip(roster.members, roster.certificates, strict=True))
         for one in message.left:
             if one.name not in certificates:
-                msg = f"the server says that {one.name!r} left, which is not a member; it is refused"
-                raise ProtocolError(msg)
+                raise m.refused(f"the server says that {one.name!r} left, which is not a member")
             departure = self.preparation.departure(digest, self._shared)
             trust.check_roster(one.name, departure, certificates[one.name], one.signature)
         left = {one.name: one.signature for one in message.left}
         if self._leaves and name not in left:
-            msg = "the server goes on as if this member had not left; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused("the server goes on as if this member had not left")
         prepared = msgspec.structs.replace(self.preparation, run=roster.run, left=left)
         return Received(message.ending, None, prepared, self.overlap)
 
@@ -385,36 +362,21 @@ class PrepareMember:
         return UnmaskedWords("preparation", np.concatenate([sketch.words_of(ids) for ids in sets]))
 
 
-def _overlap(database: TransactionDatabase, shared: list[bool], missing: int) -> Overlap:
-    occurrences, flags = np.bincount(database.items, minlength=len(shared)), np.array(shared, bool)
-    return Overlap(len(shared), int(flags.sum()), int(occurrences.sum()), int(occurrences[flags].sum()), missing)
-
-
 def _packed(counts: Iterable[int], bits: int) -> UnmaskedWords:
-    if not 1 <= bits <= MAX_BITS:
-        msg = f"the server asked for counts of {bits} bits; at most {MAX_BITS} are possible, so it is refused"
-        raise ProtocolError(msg)
-    numbers = np.fromiter(counts, np.int64)
-    ring = Ring(bits, 0)
-    check_words(ring.words(len(numbers)))
-    words: Words = np.zeros(ring.words(len(numbers)), np.uint64)
-    ring.put(words, np.arange(len(numbers), dtype=np.int32), numbers, length=len(numbers))
-    return UnmaskedWords("preparation", words)
+    return pack_counts("preparation", np.fromiter(counts, np.int64), bits)
 
 
 def _check_size(want: m.WantCategories | m.WantItems, before: Any) -> None:
     """Check that sketches grow as they do in a preparation."""
     expected = before.entries * GROWTH if type(before) is type(want) else FIRST_SKETCH
     if want.entries != expected:
-        msg = f"the server asked for a sketch of {want.entries} ids, but {expected} is next; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused(f"the server asked for a sketch of {want.entries} ids, but {expected} is next")
 
 
 def _numbers(vector: m.Vector, most: int) -> list[int]:
     """Return the numbers of a vector that a preparation can have: 64 MB of bytes would become 1 GB of numbers."""
     if vector.length > MAX_ITEMS:
-        msg = f"the server sent {vector.length} numbers; a preparation has at most {MAX_ITEMS}, so it is refused"
-        raise ProtocolError(msg)
+        raise m.refused(f"the server sent {vector.length} numbers; a preparation has at most {MAX_ITEMS}")
     found: list[int] = vector.values(most).tolist()
     return found
 
@@ -422,11 +384,9 @@ def _numbers(vector: m.Vector, most: int) -> list[int]:
 def _split(sizes: Sequence[int], ids: bytes, parts: int) -> list[list[bytes]]:
     """Return ids by column; those of a column must be in ascending order."""
     if len(sizes) != parts or sum(sizes) * ID_BYTES != len(ids):
-        msg = f"the server sent {len(ids)} bytes of ids for {len(sizes)} columns; it is refused"
-        raise ProtocolError(msg)
-    ends = np.cumsum([0, *sizes]).tolist()
-    found = [[ids[k * ID_BYTES : (k + 1) * ID_BYTES] for k in range(*place)] for place in pairwise(ends)]
+        raise m.refused(f"the server sent {len(ids)} bytes of ids for {len(sizes)} columns")
+    every = iter(split_ids(ids))
+    found = [list(islice(every, size)) for size in sizes]
     if any(one >= other for column in found for one, other in pairwise(column)):
-        msg = "the server sent ids that are not in ascending order; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused("the server sent ids that are not in ascending order")
     return found

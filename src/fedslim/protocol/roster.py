@@ -89,5 +89,4 @@ class Unsigned:
     def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:  # noqa: ARG002
         """See `RosterSigner`."""
         if signature != digest:
-            msg = f"member {name!r} was sent another roster than this one; the run must not continue"
-            raise UntrustedError(msg)
+            raise UntrustedError(f"member {name!r} was sent another roster than this one; the run must not continue")

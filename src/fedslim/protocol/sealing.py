@@ -97,8 +97,7 @@ def unsealed_labels(
 ) -> UnsealedLabels:
     """Return a member's answer: those of its `own` labels that name published items."""
     if settings.share_labels == "none":
-        msg = "the server asked for labels, which the members did not agree to share; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused("the server asked for labels, which the members did not agree to share")
     ours = tuple(labels[item] for item in published(question.table) if labels[item] in own)
     return UnsealedLabels(ours, sealed_bytes(question.table, members))
 
@@ -116,8 +115,7 @@ def unsealed(
 ) -> Iterator[str]:
     """Yield the labels that the members have sent each other."""
     if finish.table != question.table:
-        msg = "the server's result is not the table for which members sent their labels; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused("the server's result is not the table for which members sent their labels")
     for sender, sealed in zip(members, finish.labels, strict=False):
         yield from unseal(sealed, label_key(secret, roster, sender, question))
 
@@ -132,6 +130,5 @@ def rounds_of(side: ServerSide, situation: Situation) -> Generator[Round, Replie
     replies = yield Round(question, m.Labels, "labels", -(-size // WORD_BYTES))
     for member, reply in replies.items():
         if len(reply.sealed) != size:
-            msg = f"member {member!r} sent {len(reply.sealed)} bytes of sealed labels instead of {size}"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"member {member!r} sent {len(reply.sealed)} bytes of sealed labels instead of {size}")
     return replace(outcome, labels=tuple(replies[member].sealed for member in situation.members))

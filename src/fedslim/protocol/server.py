@@ -27,7 +27,7 @@ from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions
 from fedslim.protocol.sealing import rounds_of
-from fedslim.protocol.state import AWAITING, MemberState, at_server
+from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
 from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 WORD_BYTES = 8
 MAX_LATE = 3
 """Messages that one member may send after the end: an answer that was on its way, `Abort`, `Heard`."""
+MISSING = {MemberState.EXPECTED, MemberState.AWAY}
 
 
 class ServerSession:
@@ -65,8 +66,7 @@ class ServerSession:
         prepared: Preparation | None = None,  # what the members agreed on before
     ) -> None:
         if not members or len(set(members)) != len(members):
-            msg = f"a federation needs members with different names, not {list(members)}"
-            raise ParameterError(msg)
+            raise ParameterError(f"a federation needs members with different names, not {list(members)}")
         self.members = tuple(sorted(members))
         self.settings = settings
         self.outcome: Outcome | None = None
@@ -77,11 +77,10 @@ class ServerSession:
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
         self._began = 0.0
         self._stop_asked = False
-        self._rounds: Generator[Round, Replies, Outcome] | None = None
+        self._rounds: Generator[Round, Replies, Outcome]  # set when the run starts
         self._round: Round | None = None
         self._replies: Replies = {}
         self._waiting: set[str] = set()
-        self._sends: list[Send] = []  # of the current round
         self._farewell: m.Finish | m.Abort | None = None  # the message that ended the run
         self._late = dict.fromkeys(self.members, 0)  # for each member, how many messages came after that
         self.positions = Positions(self.members, settings.max_rounds, history)
@@ -94,7 +93,7 @@ class ServerSession:
     @property
     def over(self) -> bool:
         """Whether the run has ended for all members."""
-        return all(state is MemberState.FINISHED for state in self._states.values())
+        return set(self._states.values()) == {MemberState.FINISHED}
 
     @property
     def rounds(self) -> int:
@@ -122,7 +121,7 @@ class ServerSession:
         length (pairs in SA and SO) and labels may fill a whole frame.
         """
         most = framing.SMALL
-        if self._states[member] in {MemberState.EXPECTED, MemberState.AWAY}:
+        if self._states[member] in MISSING:
             if self.settings.share_labels == "server":
                 return framing.MAX_PLAIN
             items = 0 if self.gathering.agreed else self.gathering.items if self.gathered else MAX_ITEMS
@@ -139,8 +138,7 @@ class ServerSession:
         if self.variant is None or not self.variant.supports:
             return None
         result = self.variant.search.result()
-        usages = [entry.usage for entry in result.entries if len(entry.items) > 1]
-        found = found_by(result, usages)
+        found = found_by(result, [entry.usage for entry in result.entries if len(entry.items) > 1])
         table = pack_table(found, self.variant.supports, self.variant.transactions, self.settings.min_count)
         return Outcome(table, result.tally, "member lost", self.variant.member_usages())
 
@@ -154,14 +152,8 @@ class ServerSession:
 
     # -- messages in, messages and events out -------------------------------------------------------------------
 
-    def receive(  # noqa: PLR0911  # one for each kind of message, and for those that come too late
-        self, member: str, message: m.FromMember, now: float
-    ) -> list[ServerOutput]:
-        """Process a member's message.
-
-        Raises:
-            ProtocolError: The member may not send this now. The session is unchanged.
-        """
+    def receive(self, member: str, message: m.FromMember, now: float) -> list[ServerOutput]:  # noqa: C901, PLR0911
+        """Process a member's message; `ProtocolError` if it may not send this now, and the session is unchanged."""
         if member not in self._states:
             msg = f"{member!r} is not a member of this federation; its {type(message).__name__} is refused"
             raise ProtocolError(msg)
@@ -170,8 +162,11 @@ class ServerSession:
             self._late[member] = 0
             return [Send((member,), end)]
         after = at_server(state, message, member)
-        if state is MemberState.FINISHED:
-            return self._take_late(member, message)
+        if state is MemberState.FINISHED:  # it was on its way when the run ended; only the driver needs `Heard`
+            self._late[member] += 1
+            if self._late[member] > MAX_LATE:
+                raise m.refused(f"member {member!r} sent {type(message).__name__} long after the end")
+            return []
         if isinstance(message, m.Abort):
             return self._fail(f"member {member!r} gave up: {message.reason}", member)
         if isinstance(message, m.Join):
@@ -182,16 +177,17 @@ class ServerSession:
             self._states[member] = after
             self.gathering.seat(member, message)
             return self._gather(member)
-        if isinstance(message, m.Confirm):
-            return self._take_confirmation(member, message, after, now)
         if after is state:
             missed = isinstance(message, m.Heard) and self._prepared is not None  # the end of the preparation
             if self.gathering.epoch <= 0 and not missed:
-                msg = (
-                    f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
-                )
-                raise ProtocolError(msg)
-            return []  # the round will be asked again
+                raise untimely(state, message, member)
+            return []  # the round will be asked again, or it confirms an earlier roster
+        if isinstance(message, m.Confirm):
+            if message.epoch != self.gathering.epoch:
+                return []
+            self.gathering.confirm(member, message)
+            self._states[member] = after
+            return self._begin(now) if set(self._states.values()) == {MemberState.IDLE} else []
         self._check_round(member, message)
         self._states[member] = after
         self._replies[member] = message
@@ -202,40 +198,16 @@ class ServerSession:
         """Return the message that a member missed if the run, or the preparation before it, ended while it was away."""
         before = self._prepared
         if self._farewell is None and before is not None and join.run == before.run:
-            return m.Finish("converged", None, (), [m.Departure(*one) for one in before.left.items()])
+            return m.Finish("converged", None, (), _departures(before))
         return self._farewell
-
-    def _take_late(self, member: str, message: m.FromMember) -> list[ServerOutput]:
-        """Ignore messages that were on their way when the run ended; only the driver needs `Heard`."""
-        self._late[member] += 1
-        if self._late[member] > MAX_LATE:
-            msg = f"member {member!r} sent {type(message).__name__} long after the end; it is refused"
-            raise ProtocolError(msg)
-        return []
-
-    def _take_confirmation(self, member: str, confirm: m.Confirm, after: MemberState, now: float) -> list[ServerOutput]:
-        state = self._states[member]
-        if self.gathering.epoch <= 0 and after is state:
-            msg = f"member {member!r} sent Confirm while the server was {state.value}; it is refused"
-            raise ProtocolError(msg)
-        if confirm.epoch != self.gathering.epoch or after is state:
-            return []  # it confirms an earlier roster
-        self.gathering.confirm(member, confirm)
-        self._states[member] = after
-        waiting = any(state is not MemberState.IDLE for state in self._states.values())
-        return [] if waiting else self._begin(now)
 
     def disconnect(self, member: str) -> list[ServerOutput]:
         """Note that the connection to a member is lost; it may come back."""
-        state = self._states[member]
-        if state in {MemberState.FINISHED, MemberState.AWAY, MemberState.EXPECTED}:
+        if self._states[member] in {MemberState.FINISHED, *MISSING}:
             return []
         self.gathering.leave(member)
-        if not self.gathered:
-            self._states[member] = MemberState.EXPECTED
-            return []
-        self._states[member] = MemberState.AWAY
-        return [Waiting(member)]
+        self._states[member] = MemberState.AWAY if self.gathered else MemberState.EXPECTED
+        return [Waiting(member)] if self.gathered else []
 
     def replay(  # noqa: PLR0913  # what a journal has of a run
         self,
@@ -264,7 +236,6 @@ class ServerSession:
 
     def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
         """Replay rounds from the first on; return whether that was the whole run."""
-        assert self._rounds is not None  # noqa: S101
         self.positions.start_over()
         self._round = next(self._rounds)
         self._situation.number += 1
@@ -280,7 +251,6 @@ class ServerSession:
                 passed(kept)
             if self.outcome is not None:
                 return True
-        self._sends = self._sends_of(self._round)
         return False
 
     def lose(self, member: str, reason: str) -> list[ServerOutput]:
@@ -300,7 +270,6 @@ class ServerSession:
         before = self.positions.rounds_before(number)
         if before is None:
             return self._fail(f"the journal lacks rounds before {number}, where {member!r} has to continue", None)
-        assert self._rounds is not None  # noqa: S101
         self._rounds.close()
         self._start(self._began)
         self._play(before)
@@ -308,8 +277,7 @@ class ServerSession:
 
     def _gather(self, last: str) -> list[ServerOutput]:
         """Send a new roster once all members have joined; until then those that have joined wait."""
-        missing = {MemberState.AWAY, MemberState.EXPECTED}
-        if any(state in missing for state in self._states.values()):
+        if not MISSING.isdisjoint(self._states.values()):
             return []
         if self.gathering.exhausted:
             return self._fail(f"member {last!r} came back once too often: the limit of epochs is reached", last)
@@ -345,11 +313,9 @@ class ServerSession:
     def _check_round(self, member: str, reply: m.FromMember) -> None:
         number = getattr(reply, "round", None)
         if number != self._situation.number - 1:
-            msg = f"member {member!r} answered round {number} during round {self._situation.number - 1}; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"member {member!r} answered round {number} during round {self._situation.number - 1}")
         if getattr(reply, "attempt", self.gathering.epoch) != self.gathering.epoch:
-            msg = f"member {member!r} answered an earlier attempt at round {number}; it is refused"
-            raise ProtocolError(msg)
+            raise m.refused(f"member {member!r} answered an earlier attempt at round {number}")
 
     def _resume(self, now: float) -> list[ServerOutput]:
         assert self._round is not None  # noqa: S101  # a member has just answered it
@@ -362,8 +328,6 @@ class ServerSession:
 
     def _next(self) -> list[ServerOutput]:
         """Let the variant continue to its next round, or to the end."""
-        assert self._rounds is not None  # noqa: S101
-        situation = self._situation
         replies, self._replies = self._replies, {}
         try:
             current = next(self._rounds) if self._round is None else self._rounds.send(replies)
@@ -375,25 +339,19 @@ class ServerSession:
             # Tables grow with the counts, and a lying member can send counts up to `max_transactions`.
             return self._fail("the round cannot be used: its counts are too large for the server's memory", None)
         self._round = current
-        situation.number += 1
-        self._sends = self._sends_of(current)
-        away = {MemberState.AWAY, MemberState.SEATED}
+        self._situation.number += 1
         # Members that are away now had answered; the next round begins when they are back.
-        return [] if any(state in away for state in self._states.values()) else self._ask()
-
-    def _sends_of(self, current: Round) -> list[Send]:
-        if isinstance(current.messages, m.Message):
-            return [Send(self.members, current.messages)]
-        return [Send((member,), message) for member, message in current.messages.items()]
+        away = {MemberState.AWAY, MemberState.SEATED}
+        return self._ask() if away.isdisjoint(self._states.values()) else []
 
     def _ask(self) -> list[ServerOutput]:
         """Ask the question of the round; after a fault, ask it again, all members that were asked before."""
         assert self._round is not None  # noqa: S101
-        self._replies = {}
-        self._waiting = {member for send in self._sends for member in send.to}
-        for member in self._waiting:
-            self._states[member] = AWAITING[self._round.reply]
-        return [Send(send.to, _number_attempt(send.message, self.gathering.epoch)) for send in self._sends]
+        same = self._round.messages  # for all members, unless there is one for each
+        asked = {self.members: same} if isinstance(same, m.Message) else {(one,): own for one, own in same.items()}
+        self._replies, self._waiting = {}, {member for to in asked for member in to}
+        self._states |= dict.fromkeys(self._waiting, AWAITING[self._round.reply])
+        return [Send(to, _number_attempt(message, self.gathering.epoch)) for to, message in asked.items()]
 
     def _reason_to_stop(self, now: float) -> Ending | None:
         # Questions that members answered before are asked again unchanged, so the search cannot stop among them.
@@ -413,9 +371,7 @@ class ServerSession:
         self.outcome = outcome
         self._end()
         table = outcome.table if self.variant.members_know else None
-        left = {} if outcome.preparation is None else outcome.preparation.left
-        departures = [m.Departure(*one) for one in left.items()]
-        self._farewell = m.Finish(outcome.ending, table, outcome.labels, departures)
+        self._farewell = m.Finish(outcome.ending, table, outcome.labels, _departures(outcome.preparation))
         return [Send(self.members, self._farewell), Ended(outcome)]
 
     def _fail(self, reason: str, member: str | None) -> list[ServerOutput]:
@@ -427,14 +383,15 @@ class ServerSession:
         return [*sends, Failed(reason, member)]
 
     def _end(self) -> None:
-        for member in self.members:
-            self._states[member] = MemberState.FINISHED
-        if self._rounds is not None:
+        self._states = dict.fromkeys(self.members, MemberState.FINISHED)
+        if self.variant is not None:
             self._rounds.close()
 
 
+def _departures(prepared: Preparation | None) -> list[m.Departure]:
+    return [] if prepared is None else [m.Departure(*one) for one in prepared.left.items()]
+
+
 def _number_attempt(message: m.FromServer, number: int) -> m.FromServer:
-    """Set the attempt number of a message; only messages with masked answers have one."""
-    if number == 0 or not hasattr(message, "attempt"):
-        return message
-    return msgspec.structs.replace(message, attempt=number)
+    """Set the attempt number of a message that has one."""
+    return msgspec.structs.replace(message, attempt=number) if isinstance(message, m.InAttempt) else message

@@ -16,14 +16,14 @@ the run ended. A member may send Abort at any time, the server only before the e
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fedslim.errors import ProtocolError
     from fedslim.protocol.messages import Message
 
 
@@ -60,31 +60,30 @@ class SessionState(Enum):
 
 M, C = MemberState, SessionState
 
-_ANSWERS = (m.Masked, m.Ready, m.Usages, m.Candidates, m.Evaluated, m.SupportCounts, m.Structure, m.Labels)
+AWAITING: Mapping[type[Message], MemberState] = {
+    m.Masked: M.ASKED_MASKED,
+    m.Ready: M.ASKED_READY,
+    m.Usages: M.ASKED_USAGES,
+    m.Candidates: M.ASKED_CANDIDATES,
+    m.Evaluated: M.ASKED_EVALUATED,
+    m.SupportCounts: M.ASKED_SUPPORTS,
+    m.Structure: M.ASKED_STRUCTURE,
+    m.Labels: M.ASKED_LABELS,
+}
+"""The state of a member that owes a reply of this kind."""
 
 AT_SERVER: Mapping[tuple[MemberState, type[Message]], MemberState] = {
     (M.EXPECTED, m.Join): M.SEATED,
     (M.AWAY, m.Join): M.SEATED,
     (M.EXPECTED, m.Heard): M.EXPECTED,  # it missed the end of the preparation, and has now heard it
     (M.INVITED, m.Confirm): M.IDLE,
-    (M.ASKED_MASKED, m.Masked): M.IDLE,
-    (M.ASKED_READY, m.Ready): M.IDLE,
-    (M.ASKED_USAGES, m.Usages): M.IDLE,
-    (M.ASKED_CANDIDATES, m.Candidates): M.IDLE,
-    (M.ASKED_EVALUATED, m.Evaluated): M.IDLE,
-    (M.ASKED_SUPPORTS, m.SupportCounts): M.IDLE,
-    (M.ASKED_STRUCTURE, m.Structure): M.IDLE,
-    (M.ASKED_LABELS, m.Labels): M.IDLE,
-    **{(state, late): state for state in (M.SEATED, M.INVITED) for late in _ANSWERS},
+    **{(state, reply): M.IDLE for reply, state in AWAITING.items()},
+    **{(state, late): state for state in (M.SEATED, M.INVITED) for late in AWAITING},
     (M.SEATED, m.Confirm): M.SEATED,
-    **{(M.FINISHED, late): M.FINISHED for late in (*_ANSWERS, m.Confirm, m.Abort, m.Heard)},
+    **{(M.FINISHED, late): M.FINISHED for late in AWAITING},
+    **{(M.FINISHED, late): M.FINISHED for late in (m.Confirm, m.Abort, m.Heard)},
     **{(state, m.Abort): M.FINISHED for state in M if state is not M.FINISHED},
 }
-
-AWAITING: Mapping[type[Message], MemberState] = {
-    reply: state for (state, reply), after in AT_SERVER.items() if state.name.startswith("ASKED") and after is M.IDLE
-}
-"""The state of a member that owes a reply of this kind."""
 
 RUNNING: Mapping[str, SessionState] = {"prepare": C.PREPARING, "x": C.RUNNING_X, "sa": C.RUNNING_SA, "so": C.RUNNING_SO}
 """The state after a confirmed roster, by variant."""
@@ -92,11 +91,8 @@ RUNNING: Mapping[str, SessionState] = {"prepare": C.PREPARING, "x": C.RUNNING_X,
 _ASKED_OF: Mapping[SessionState, tuple[type[Message], ...]] = {
     C.PREPARING: (m.AskPreparation,),
     C.RUNNING_X: (m.Ask, m.AskLabels),
-    C.RUNNING_SA: (
-        *(m.AskIndexedUsages, m.AskStructure, m.AskIndexed, m.AskEvaluation, m.AskIndexedSupports),
-        m.AskLabels,
-    ),
-    C.RUNNING_SO: (m.AskUsages, m.AskCandidates, m.Evaluate, m.AskSupports),
+    C.RUNNING_SA: (*get_args(m.SaQuestion), m.AskLabels),
+    C.RUNNING_SO: get_args(m.SoQuestion),
 }
 
 AT_MEMBER: Mapping[tuple[SessionState, type[Message]], SessionState | None] = {
@@ -115,15 +111,19 @@ def at_server(state: MemberState, message: Message, member: str) -> MemberState:
     """Return the state of a member after its message; raise `ProtocolError` if it may not send it now."""
     after = AT_SERVER.get((state, type(message)))
     if after is None:
-        msg = f"member {member!r} sent {type(message).__name__} while the server was {state.value}; it is refused"
-        raise ProtocolError(msg)
+        raise untimely(state, message, member)
     return after
+
+
+def untimely(state: MemberState, message: Message, member: str) -> ProtocolError:
+    """Return the error for a message that a member may not send now."""
+    kind = type(message).__name__
+    return m.refused(f"member {member!r} sent {kind} while the server was {state.value}")
 
 
 def at_member(state: SessionState, message: Message, variant: str) -> SessionState:
     """Return a member's state after the server's message; raise `ProtocolError` if the server may not send it now."""
     after = AT_MEMBER.get((state, type(message)), C.JOINING)
     if after is C.JOINING:
-        msg = f"the server sent {type(message).__name__} while this member was {state.value}; it is refused"
-        raise ProtocolError(msg)
+        raise m.refused(f"the server sent {type(message).__name__} while this member was {state.value}")
     return RUNNING[variant] if after is None else after

@@ -1,17 +1,23 @@
-"""Masked vectors in messages: masking one member's, and adding up those of all."""
+"""Masked vectors in messages: packing and masking one member's counts, and adding up those of all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedslim.errors import ProtocolError
+from fedslim.protocol.messages import FromServer, Masked, refused
+from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.protocol.wire_types import MAX_VECTOR, Vector
-from fedslim.secagg import MaskedSum, Masker
+from fedslim.secagg import MaskedSum, Masker, Ring
+from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
-    from fedslim.protocol.messages import Masked
+    from numpy.typing import NDArray
+
     from fedslim.secagg import MaskLabel, PairSecret
     from fedslim.secagg.ring import Words
 
@@ -23,8 +29,7 @@ MAX_WORDS = (MAX_VECTOR - (1 << 16)) * 8 // WORD_BITS  # leaves room for the fra
 def check_words(words: int) -> None:
     """Check that an answer fits into a message, before any memory is allocated for it."""
     if words > MAX_WORDS:
-        msg = f"the server asked for {words} words, but an answer has at most {MAX_WORDS}; it is refused"
-        raise ProtocolError(msg)
+        raise ProtocolError(f"the server asked for {words} words, but an answer has at most {MAX_WORDS}; it is refused")
 
 
 class VectorMasker:
@@ -47,3 +52,20 @@ def add_up(replies: Mapping[str, Masked], length: int) -> Words:
             raise ProtocolError(msg)
         total.add(member, reply.words.data)
     return total.words()
+
+
+def pack_counts(purpose: str, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:
+    """Return counts as words, `bits` for each; the server has chosen these."""
+    if bits > MAX_BITS:
+        raise refused(f"the server asked for counts of {bits} bits, but at most {MAX_BITS} are possible")
+    ring, length = Ring(bits, (1 << bits) - 1), len(counts)
+    check_words(ring.words(length))
+    words = np.zeros(ring.words(length), np.uint64)
+    ring.put(words, np.arange(length, dtype=np.int32), counts, length=length)
+    return UnmaskedWords(purpose, words)
+
+
+def ask_counts(ask: FromServer, ring: Ring, length: int, kind: str) -> Generator[Round, Replies, NDArray[np.int64]]:
+    """Ask all members for so many masked counts; return their sums."""
+    replies = yield Round(ask, Masked, kind, ring.words(length))
+    return ring.read(add_up(replies, ring.words(length)), length=length)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedslim.errors import ParameterError
-from fedslim.mdl.driver import DrivenSearch, WatchedSearch, run_search
+from fedslim.mdl.driver import Search, run_search
 from fedslim.mdl.policy import Policy
 
 if TYPE_CHECKING:
@@ -74,10 +74,6 @@ class Situation:
     ending: Ending | None = None  # set when the search must stop; the best table so far is then the result
 
 
-class Search(WatchedSearch, DrivenSearch, Protocol):
-    """A search at the server, whose progress can be watched."""
-
-
 class ServerSide(Protocol):
     """A variant at the server."""
 
@@ -91,6 +87,7 @@ class ServerSide(Protocol):
 
     def member_usages(self) -> dict[str, list[int]] | None:
         """Return each member's usage of each itemset, in table order; None where the server cannot see it."""
+        return None
 
 
 class MemberSide(Protocol):
@@ -104,6 +101,7 @@ class MemberSide(Protocol):
 
     def own_table(self) -> PackedTable | None:
         """Return the member's own table at the end, in variants where the server sends none."""
+        return None
 
     def check_end(self, table: PackedTable) -> None:
         """Check the table that the server sends at the end, as far as this member knows it."""
@@ -143,8 +141,7 @@ def policy_of(settings: Settings) -> Policy:
 
 def _sides(variant: str) -> tuple[Any, Any]:
     if variant not in HOMES:
-        msg = f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}"
-        raise ParameterError(msg)
+        raise ParameterError(f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}")
     # Imported by name: SA and SO are above this package in the import order, and unused variants are not loaded.
     module, server, member = HOMES[variant]
     home = import_module(module)

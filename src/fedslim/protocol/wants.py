@@ -98,12 +98,13 @@ class WantSparseRow(Message, frozen=True):
 class WantEntries(Message, frozen=True):
     """The co-usages of some elements with some others each: only those that can matter.
 
-    Each row has its partners in ascending order; a step is the distance from the one before. Widths take four bits.
+    Each row has its partners in ascending order; a step is the distance from the one before, seven bits in a byte, the
+    lowest first, and the eighth bit is set if more follow. Widths take four bits.
     """
 
     rows: Vector  # slots
     sizes: Vector  # how many partners each has
-    steps: Vector
+    steps: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
     widths: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
 
 

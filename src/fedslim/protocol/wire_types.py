@@ -46,6 +46,16 @@ Pair = tuple[Number, Number]
 Pairs = Annotated[list[Pair], Meta(min_length=1, max_length=MAX_PARTS)]
 
 
+def split_ids(ids: bytes) -> tuple[bytes, ...]:
+    """Return the ids that were sent one after another."""
+    return tuple(ids[k : k + ID_BYTES] for k in range(0, len(ids), ID_BYTES))
+
+
+def refused(what: str) -> ProtocolError:
+    """Return the error for a message that says or asks what it must not."""
+    return ProtocolError(f"{what}; it is refused")
+
+
 class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A part of a message. It cannot be part of a cycle, so the garbage collector need not look at it."""
 
@@ -77,6 +87,5 @@ class Vector(Piece, frozen=True):
             raise ProtocolError(msg)
         numbers = np.frombuffer(self.data, f"<u{self.bits // 8}")
         if len(numbers) and int(numbers.max()) > most:
-            msg = f"a vector holds the number {int(numbers.max())}; at most {most} is allowed there"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"a vector holds the number {int(numbers.max())}; at most {most} is allowed there")
         return numbers.astype(np.int64)

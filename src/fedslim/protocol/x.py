@@ -19,8 +19,7 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
-from fedslim.mdl.effort import plan
-from fedslim.mdl.effort_search import EffortSearch
+from fedslim.mdl.effort import EffortSearch, plan
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import SUMS_CONTRADICT, add_up
@@ -353,7 +352,7 @@ class XServer:
 def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:
     """Return the entries of each row, with the largest count that fits each of them, and its word."""
     asked = entries_of(want, slots)
-    rows, ends, others, widths = asked
-    columns = (others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, asked.fields.word_of)
+    rows, ends, others, widths, fields = asked
+    columns = (others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, fields.word_of)
     parts = zip(*(np.split(values, ends[:-1]) for values in columns), strict=True)
     return [Fetched(slot, *part) for slot, part in zip(rows.tolist(), parts, strict=True)]

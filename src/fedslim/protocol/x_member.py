@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.errors import ProtocolError
+from fedslim.mdl import questions as q
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import WIDTHS, plan
 from fedslim.mdl.kernels.counting import pick_entries
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import in_turn
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl import questions as q
     from fedslim.secagg.ring import Words
 
     Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
@@ -83,8 +82,7 @@ class XMember:
         """See `MemberSide`: its itemsets must be those that this member covers with."""
         ours = [(list(self._state.table.itemsets[s]), self._state.table.entries[s]) for s in self._state.table]
         if [(element.items, element.entry) for element in table.itemsets] != ours:
-            msg = "the server's result is not the table that this member covers with; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server's result is not the table that this member covers with; it is refused")
         if table.min_count != self._settings.min_count:
             msg = f"the server's result has another min_count ({table.min_count}) than agreed; it is refused"
             raise ProtocolError(msg)
@@ -115,8 +113,7 @@ class XMember:
         inserted = inserts.count(False)
         most = 2 * max([self._settings.width, *(WIDTHS if self._plan.several else ())])
         if len(again) > MAX_WIDTH or not all(new.keep for new in again) or (any(inserts) and kinds != [m.WantFinal]):
-            msg = "the server inserts itemsets again otherwise than a search does; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server inserts itemsets again otherwise than a search does; it is refused")
         if tried > most or inserted > 1:
             msg = (
                 f"the server tries {tried} itemsets in a round and inserts {inserted} that were tried before; a search "
@@ -133,8 +130,7 @@ class XMember:
             case Phase.FINAL if kinds == [m.WantFinal] and {type(move) for move in message.moves} == {m.RemoveElement}:
                 return Phase.FINAL
         what = ", ".join(sorted({kind.__name__ for kind in (*kinds, *map(type, message.moves))}))
-        msg = f"the server asked for {what} {self._phase.value}; the search never does, so it is refused"
-        raise ProtocolError(msg)
+        raise ProtocolError(f"the server asked for {what} {self._phase.value}; the search never does, so it is refused")
 
     # -- moves --------------------------------------------------------------------------------------------------
 
@@ -146,8 +142,7 @@ class XMember:
                 self._remove(slot)
             case m.RestoreElement(slot):
                 if not self._removed or self._removed[-1][0] != slot:
-                    msg = f"the server restores slot {slot}, which was not removed last; it is refused"
-                    raise ProtocolError(msg)
+                    raise ProtocolError(f"the server restores slot {slot}, which was not removed last; it is refused")
                 self._state.insert(*self._removed.pop())
             case m.DropItems(items):
                 self._drop(items)
@@ -218,19 +213,18 @@ class XMember:
 
     def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
         table = self._state.table
-        rows, ends, others, _ = entries_of(want, table.fresh_slot)
+        rows, ends, others, _, _ = entries_of(want, table.fresh_slot)
         alive = np.zeros(table.fresh_slot, np.bool_)  # an itemset that is only tried has a rank, but is in no cover
         alive[: table.n_items] = alive[table.order] = True
         if not alive[rows].all() or not alive[others].all():
-            msg = "the server asks for entries of slots that are empty; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server asks for entries of slots that are empty; it is refused")
         found, done = np.empty(len(others), np.int64), 0
         scratch = np.zeros(table.fresh_slot, np.int64)
         for batch in self._batches(rows):
             done = pick_entries(done, *batch, ends, others, scratch, found)
         return found
 
-    def _insertions(self, want: m.WantInsertions) -> list[q.Change]:
+    def _insertions(self, want: m.WantInsertions) -> q.Changes:
         changes = []
         for new in want.new:
             itemset = self._union(new)
@@ -239,18 +233,18 @@ class XMember:
                 self._insert(new, itemset)
         for slot in want.gone:
             self._remove(slot)
-        return changes
+        return q.flatten(changes)
 
-    def _removals(self, want: m.WantRemovals) -> list[q.Change]:
+    def _removals(self, want: m.WantRemovals) -> q.Changes:
         if len(want.gone) not in {0, len(want.slots)}:
             msg = f"the server tries {len(want.slots)} removals with {len(want.gone)} decisions; it is refused"
             raise ProtocolError(msg)
-        changes: list[q.Change] = []
-        for slots, leaves in in_turn(want.slots, want.gone):
-            changes += self._state.try_removals(tuple([self._alive(slot, itemset=True) for slot in slots]))
+        parts: list[q.Changes] = []
+        for slots, leaves in q.in_turn(want.slots, want.gone):
+            parts.append(self._state.trial_removals([self._alive(slot, itemset=True) for slot in slots]))
             if leaves:
                 self._remove(slots[-1])
-        return changes
+        return parts[0] if len(parts) == 1 else q.join_changes(parts)
 
     def _supports(self, _want: m.WantSupports) -> list[NDArray[np.int64]]:
         return [np.append(self._state.supports(), self._state.database.transactions)]
@@ -273,8 +267,7 @@ class XMember:
     def _alive(self, slot: int, *, itemset: bool = False) -> int:
         table = self._state.table
         if slot not in table.itemsets and (itemset or slot >= table.n_items):
-            msg = f"the server asked about slot {slot}, which is empty; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"the server asked about slot {slot}, which is empty; it is refused")
         return slot
 
     def _joined(self, parents: tuple[int, int]) -> tuple[int, ...]:
@@ -282,8 +275,7 @@ class XMember:
         table, (x, y) = self._state.table, parents
         itemset = tuple(sorted(table.items_of(self._alive(x)) + table.items_of(self._alive(y))))
         if len(set(itemset)) != len(itemset):
-            msg = "the server joins two elements that have items in common; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server joins two elements that have items in common; it is refused")
         longest = self._settings.max_itemset_size
         if longest is not None and len(itemset) > longest:
             msg = f"the server forms an itemset of {len(itemset)} items; {longest} were agreed on, so it is refused"
@@ -297,8 +289,7 @@ class XMember:
     def _again(self, number: int) -> tuple[int, ...]:
         """Return an itemset that has been in the table."""
         if number not in self._entered:
-            msg = f"the server inserts itemset {number} again, which was not in the table; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"the server inserts itemset {number} again, which was not in the table; it is refused")
         return self._entered[number]
 
     def _union(self, new: m.InsertUnion | m.NewUnion) -> tuple[int, ...]:
@@ -308,8 +299,7 @@ class XMember:
             raise ProtocolError(msg)
         itemset = self._again(new.parents[0]) if self._is_again(new) else self._joined(new.parents)
         if itemset in self._state.table.present:
-            msg = "the server inserts an itemset that is in the table already; it is refused"
-            raise ProtocolError(msg)
+            raise ProtocolError("the server inserts an itemset that is in the table already; it is refused")
         if new.entry < self._settings.min_count:
             msg = f"the server inserts an itemset used {new.entry} times, which is below min_count; it is refused"
             raise ProtocolError(msg)

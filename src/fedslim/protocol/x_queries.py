@@ -43,7 +43,10 @@ KINDS: dict[type[m.Want], str] = {
 
 
 MAX_ENTRIES = 1 << 21
-"""The most entries of rows in one question; a search asks for a few thousand."""
+"""The most bytes for entries of rows in one question, at least one for each; a search asks for a few thousand."""
+
+STEP_SHIFTS, MORE = np.array((0, 7, 14, 21)), 128
+"""A step takes up to four bytes, of seven bits each, and a bit that is set if more follow."""
 
 WIDEST = 15
 """The code of the widest field of an entry, `MAX_BITS`; other codes are half the number of bits."""
@@ -111,11 +114,7 @@ class AskedEntries(NamedTuple):
     ends: NDArray[np.int64]
     others: NDArray[np.int64]
     widths: NDArray[np.uint8]  # the bits of each count
-
-    @property
-    def fields(self) -> Fields:
-        """The layout of the counts."""
-        return Fields(self.widths)
+    fields: Fields  # the layout of the counts
 
 
 def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
@@ -129,33 +128,51 @@ def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
     return m.WantEntries(
         m.Vector.of(np.array(list(rows), np.int64)),
         m.Vector.of(np.array(list(map(len, others)), np.int64)),
-        m.Vector.of(np.concatenate([np.diff(some, prepend=0) for some in others])),
+        _as_bytes(np.concatenate([np.diff(some, prepend=0) for some in others])),
         (pairs[:, 0] | pairs[:, 1] << 4).astype(np.uint8).tobytes(),
     )
+
+
+def _as_bytes(steps: NDArray[np.int64]) -> bytes:
+    """Write each number as one byte if it is small, so that compression finds the frequent ones; see `WantEntries`."""
+    parts = steps[:, None] >> STEP_SHIFTS
+    more = parts >= MORE
+    there = np.concatenate([np.ones((len(steps), 1), np.bool_), more[:, :-1]], axis=1)
+    data: bytes = (parts % MORE + MORE * more)[there].astype(np.uint8).tobytes()
+    return data
+
+
+def _from_bytes(data: bytes) -> NDArray[np.int64]:
+    """Read such numbers; raise `ProtocolError` if one is cut short or too long."""
+    parts = np.frombuffer(data, np.uint8).astype(np.int64)
+    ends = np.flatnonzero(parts < MORE)
+    lengths = np.diff(ends, prepend=-1)
+    if len(parts) == 0 or parts[-1] >= MORE or lengths.max() > len(STEP_SHIFTS):
+        raise ProtocolError("the server asks for entries of rows in a form that is not valid; it is refused")
+    place = np.arange(len(parts)) - np.repeat(ends - lengths + 1, lengths)
+    return np.add.reduceat(parts % MORE << STEP_SHIFTS[place], ends - lengths + 1)
 
 
 @lru_cache(maxsize=8)
 def entries_of(want: m.WantEntries, slots: int) -> AskedEntries:
     """Return what a want asks for; raise `ProtocolError` if it is not well-formed."""
     # Before any memory is allocated: a step may be 0, so a hostile server could repeat an entry millions of times.
-    if max(want.rows.length, want.sizes.length) > slots or want.steps.length > MAX_ENTRIES:
-        msg = f"the server asks for {want.steps.length} entries of {want.rows.length} rows, too many; it is refused"
+    if max(want.rows.length, want.sizes.length) > slots or len(want.steps) > MAX_ENTRIES:
+        msg = f"the server asks for {len(want.steps)} entries of {want.rows.length} rows, too many; it is refused"
         raise ProtocolError(msg)
-    rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), want.steps.values(slots)
+    rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), _from_bytes(want.steps)
     ends = np.cumsum(sizes)
     named = 2 * len(want.widths) - len(steps) in {0, 1}
     if not len(rows) or len(rows) != len(sizes) or ends[-1] != len(steps) or not named:
-        msg = "the server asks for entries of rows in a form that is not valid; it is refused"
-        raise ProtocolError(msg)
+        raise ProtocolError("the server asks for entries of rows in a form that is not valid; it is refused")
     codes = np.frombuffer(want.widths, np.uint8)
     codes = np.stack((codes & WIDEST, codes >> 4), axis=1).reshape(-1)[: len(steps)]
     widths = np.where(codes == WIDEST, MAX_BITS, 2 * codes).astype(np.uint8)
     sums = np.cumsum(steps)
     others = sums - np.repeat(np.concatenate(([0], sums))[np.concatenate(([0], ends[:-1]))], sizes)
     if (sizes == 0).any() or (codes == 0).any() or others.max() >= slots:
-        msg = "the server asks for entries of rows that do not exist; it is refused"
-        raise ProtocolError(msg)
-    return AskedEntries(rows, ends, others, widths)
+        raise ProtocolError("the server asks for entries of rows that do not exist; it is refused")
+    return AskedEntries(rows, ends, others, widths, Fields(widths))
 
 
 def words_of(want: m.Want, shape: Shape) -> int:
@@ -170,8 +187,8 @@ def words_of(want: m.Want, shape: Shape) -> int:
 def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
     """Pack a member's counts into words.
 
-    The counts have the form that `read` returns, but vectors and changes are always in a list, and rows come in
-    batches as `CoverState.rows` makes them.
+    The counts have the form that `read` returns, but vectors are always in a list, changes are `Changes`, and rows come
+    in batches as `CoverState.rows` makes them.
     """
     length = words_of(want, shape)
     check_words(length)
@@ -189,20 +206,13 @@ def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
         case m.WantSparseRow():
             sketch_of(want, shape).put(words, *counted)
         case m.WantInsertions() | m.WantRemovals():
-            _pack_changes(words, sketch_of(want, shape), counted)
+            sketch_of(want, shape).put_pairs(words, *counted)
         case m.WantFinal():
             pairs = (counted[:2], counted[2:]) if shape.members else (counted[:2],)
             _pack_vectors(words, vectors_of(want, shape), [np.concatenate(pair) for pair in pairs])
         case _:
             _pack_vectors(words, vectors_of(want, shape), counted)
     return words
-
-
-def _pack_changes(words: Words, sketch: Sketch, changes: Sequence[q.Change]) -> None:
-    for k, change in enumerate(changes):
-        offset = k * sketch.universe // len(changes)
-        sketch.put(words, change.slots, change.lost, stride=2, offset=offset)
-        sketch.put(words, change.slots, change.won, stride=2, offset=offset + 1)
 
 
 def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequence[NDArray[np.int64]]) -> None:
@@ -269,39 +279,30 @@ def read_changes(
 
     Only those need room in the sketch. If it was too small, return None.
     """
-    sketch = sketch_of(want, shape)
+    sketch, guess = sketch_of(want, shape), q.flatten(expected)
     hidden = np.zeros(len(words), np.uint64)
-    _pack_changes(hidden, sketch, expected)
+    sketch.put_pairs(hidden, *guess)
     found = sketch.read(words - hidden)
     if found is None:
         return None, []
     trials = len(want.new) if isinstance(want, m.WantInsertions) else len(want.slots)
     span = sketch.universe // trials
-    known = [(2 * c.slots + k * span + won, c[1 + won]) for k, c in enumerate(expected) for won in (0, 1)]
-    places, where = np.unique(np.concatenate([found[0], *[some for some, _ in known]]), return_inverse=True)
-    counts = np.zeros(len(places), np.int64)
-    np.add.at(counts, where, np.concatenate([found[1], *[some for _, some in known]]))
+    # Slots of all trials, one trial after the other.
+    guessed = guess.slots + np.repeat(np.arange(len(expected)), np.diff(guess.ends, prepend=0)) * (span // 2)
+    slots, where = np.unique(np.concatenate([found[0] >> 1, guessed]), return_inverse=True)
+    counts = np.zeros((2, len(slots)), np.int64)
+    np.add.at(counts, (found[0] & 1, where[: len(found[0])]), found[1])
+    counts[0, where[len(found[0]) :]] += guess.lost
+    counts[1, where[len(found[0]) :]] += guess.won
     if (counts < 0).any():
         raise ProtocolError(SUMS_CONTRADICT)
-    left = counts > 0
-    return _changes(places[left], counts[left], trials, span), np.bincount(found[0] // span, minlength=trials).tolist()
+    left = counts.any(axis=0)
+    slots, (lost, won) = slots[left], counts[:, left]
+    ends = np.searchsorted(slots, np.arange(1, trials + 1) * (span // 2))
+    changes = q.Changes(ends, (slots % (span // 2)).astype(np.int32), lost, won).each()
+    return changes, np.bincount(found[0] // span, minlength=trials).tolist()
 
 
 def _slots_with(new: Sequence[m.NewUnion], shape: Shape) -> int:
     """Return how many slots the table has with these itemsets."""
     return max(shape.slots, *[one.slot + 1 for one in new])
-
-
-def _changes(places: NDArray[np.int32], counts: NDArray[np.int64], trials: int, span: int) -> tuple[q.Change, ...]:
-    """Return the change of each trial; each has `span` places."""
-    cuts = np.searchsorted(places, np.arange(1, trials) * span)
-    parts = zip(np.split(places, cuts), np.split(counts, cuts), strict=True)
-    return tuple([_change(part - k * span, lost_won) for k, (part, lost_won) in enumerate(parts)])
-
-
-def _change(places: NDArray[np.int32], counts: NDArray[np.int64]) -> q.Change:
-    """Return covers lost and won by slot, from entries in ascending order of places."""
-    slots, where = np.unique(places >> 1, return_inverse=True)
-    both = np.zeros((2, len(slots)), np.int64)
-    both[places & 1, where] = counts
-    return q.Change(slots.astype(np.int32), both[0], both[1])

@@ -90,7 +90,7 @@ class Sizes:
         # Itemsets that were rejected before change much more than others; nothing is expected of a first trial removal.
         self._insertion = {True: Guess(2.0), False: Guess(20.0)}
         self._again = Guess(20.0)  # nothing is expected of itemsets that enter again
-        self._removal = {True: Guess(2.0), False: Guess(4.0)}
+        self._removal: dict[int, Guess] = {}  # by the bits of the number of slots that are expected to change
         self.wide = False  # whether counts may be too large for cells of one word
         self._rows: dict[int, Guess] = {}  # entries of rows that are not known before, by the bits of their usage
 
@@ -114,7 +114,8 @@ class Sizes:
         self, slots: tuple[int, ...], expected: Sequence[q.Change], seed: int, gone: tuple[bool, ...] = ()
     ) -> Asked:
         """Ask what each of several removals would change."""
-        guesses = [self._removal[len(change.slots) > 0] for change in expected]
+        lengths = [len(change.slots) for change in expected]
+        guesses = [self._removal.setdefault(n.bit_length(), Guess(2.0 + n / 2)) for n in lengths]
         entries = entries_of(guesses)
         want = m.WantRemovals(list(slots), _cells_for(entries), seed, gone, self.wide)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)

@@ -1,9 +1,10 @@
-"""The texts of a report: captions, notes and formatted figures."""
+"""The texts of a report: captions, notes, formatted figures, and names for runs."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,6 +81,8 @@ KINDS = {
 """A short description of each message kind; a test checks that none is missing."""
 
 _UNNAMED = re.compile(r"item \d+|#[0-9a-f]{32}")
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
+"""The folders before a file name."""
 CENTRALISED = "centralised"
 COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent", "time")
 
@@ -118,8 +121,8 @@ def cells(record: RunRecord, table: CodeTable) -> list[tuple[str, float | None]]
     ]
 
 
-def lead(record: RunRecord, table: CodeTable) -> str:
-    """Summarise a run in two or three sentences."""
+def lead(record: RunRecord, table: CodeTable, unnamed: int = 0) -> str:
+    """Summarise a run in two or three sentences; `unnamed` items are shown by ids."""
     who, together = f"{count(len(record.members), 'member')} with ", " together"
     if record.kind == "mined":
         who, together = "", ""
@@ -131,7 +134,7 @@ def lead(record: RunRecord, table: CodeTable) -> str:
         f"compress the data to {table.compression.L_percent:.1f} % of the bits needed with single items only."
     )
     if record.own is not None:
-        return " ".join((result, *_own(record.own, len(table))))
+        return " ".join((result, *_own(record.own, len(table), unnamed)))
     if record.kind == "server" and not named(table):
         return f"{result} This server does not know what the items are called: it knows them by numbers."
     if record.gap is None:
@@ -144,7 +147,7 @@ def lead(record: RunRecord, table: CodeTable) -> str:
     return f"{result} {found}; mining together found {which} of them."
 
 
-def _own(own: OwnRecord, itemsets: int) -> Iterator[str]:
+def _own(own: OwnRecord, itemsets: int, unnamed: int) -> Iterator[str]:
     """Yield what is special at a member, in sentences."""
     if own.alone is not None and own.found_alone is not None:
         alone = f"Alone, {own.member} finds {count(own.alone.itemsets, 'itemset')}"
@@ -153,6 +156,8 @@ def _own(own: OwnRecord, itemsets: int) -> Iterator[str]:
         found = sum(each.significant for each in own.differences)
         many = "No itemset is" if not found else f"{count(found, 'itemset')} {'is' if found == 1 else 'are'}"
         yield f"{many} clearly more or less frequent here than at the other members."
+    if unnamed:
+        yield f"{count(unnamed, 'item')} {'has' if unnamed == 1 else 'have'} no name here; Items says how to get names."
 
 
 def named(table: CodeTable) -> bool:
@@ -297,3 +302,54 @@ def _digits(value: object, digits: int) -> str:
 
 def _describe(value: object, describe: Any) -> str:
     return str(describe(value)) if isinstance(value, int | float) else "–"
+
+
+# -- names for runs, made of the settings in which they differ ---------------------------------------------------------
+
+
+def names(records: Sequence[RunRecord]) -> list[str]:
+    """Return a short, unique name for each run."""
+    traits = [_traits(record) for record in records]
+    differing = [key for key in traits[0] if len({run[key] for run in traits} - {None}) > 1 or key == "variant"]
+    made = [" · ".join(filter(None, (run[key] for key in differing))) for run in traits]
+    times = Counter(made)
+    seen: Counter[str] = Counter()
+    for k, name in enumerate(made):
+        if times[name] > 1:
+            seen[name] += 1
+            made[k] = f"{name} · {seen[name]}"
+    return made
+
+
+def _traits(record: RunRecord) -> dict[str, str | None]:
+    """Return the settings in which runs may differ, the most telling first; None if a run does not have a setting."""
+    settings = record.settings
+    partition: dict[str, Any] = settings.get("partition") or {}
+    return {
+        "data": record.data,
+        "variant": record.variant,
+        "masks": "no masks" if settings.get("masked") is False and record.variant != "so" else "",
+        "members": f"{len(record.members)} members",
+        "partition": scheme_of(record),
+        "width": f"width {settings['width']}" if record.variant == "x" and "width" in settings else None,
+        "effort": "" if settings.get("effort", 1) == 1 else f"effort {settings['effort']}",
+        "time": "" if settings.get("max_time") is None else f"{settings['max_time']} s",
+        "rounds": "" if settings.get("max_rounds") is None else f"{settings['max_rounds']} rounds",
+        "seed": f"seed {settings.get('seed', partition.get('seed'))}",
+    }
+
+
+def scheme_of(record: RunRecord) -> str:
+    """Return the partition scheme and its parameters; an empty string if the data were not partitioned."""
+    partition: dict[str, Any] = record.settings.get("partition") or {}
+    chosen = {name: value for name, value in (partition.get("parameters") or {}).items() if name != "members"}
+    return " ".join([str(partition.get("scheme", "")), *(f"{name} {value}" for name, value in chosen.items())]).strip()
+
+
+def title_of(records: Sequence[RunRecord]) -> str:
+    """Return the title of a report: the names of its data sets."""
+    data = list(dict.fromkeys(_FOLDERS.sub("", record.data) for record in records))
+    few = 3
+    if len(data) <= few:
+        return ", ".join(data)
+    return f"{', '.join(data[:few])} and {len(data) - few} more"

@@ -24,6 +24,8 @@ from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field t
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fedslim.safeguards.audit import Amount
+
 MAX_POINTS = 400
 """Maximum points of a curve; a chart has too few pixels for more."""
 
@@ -57,13 +59,6 @@ class LiveCurve(msgspec.Struct):
                 del each[1:-1:2]
 
 
-class LiveItemset(msgspec.Struct, frozen=True):
-    """An itemset found lately."""
-
-    items: list[str]
-    usage: int
-
-
 class LiveMember(msgspec.Struct, frozen=True):
     """A member: whether it is connected, None in a simulation, and the seconds since its last message."""
 
@@ -71,17 +66,6 @@ class LiveMember(msgspec.Struct, frozen=True):
     here: bool | None
     state: str
     contact: float | None = None
-
-
-class LiveSent(msgspec.Struct, frozen=True):
-    """What has left this member: the messages of a kind."""
-
-    kind: str
-    meaning: str
-    messages: int
-    bytes: int
-    statistics: int
-    masked: int
 
 
 class LiveView(msgspec.Struct):
@@ -94,10 +78,10 @@ class LiveView(msgspec.Struct):
     stopping: bool = False
     curves: list[LiveCurve] = []
     facts: list[Fact] = []
-    latest: list[LiveItemset] | None = None
+    latest: list[tuple[list[str], int]] | None = None  # itemsets found lately, with their usages
     members: list[LiveMember] | None = None
     more_members: int = 0
-    sent: list[LiveSent] | None = None
+    sent: list[tuple[str, str, Amount]] | None = None  # what has left this member: kind and meaning of messages
     warnings: list[str] = []
     ended: str = ""  # "report": fetch it; any other text says how the run failed
 
@@ -138,18 +122,20 @@ class Feed(logging.Handler):
     def show(
         self,
         *,
+        doing: str | None = None,
         facts: list[Fact] | None = None,
         latest: Iterable[tuple[Iterable[str], int]] | None = None,
         members: list[LiveMember] | None = None,
-        sent: list[LiveSent] | None = None,
+        sent: list[tuple[str, str, Amount]] | None = None,
     ) -> None:
         """Replace what is given."""
         with self._guard:
             now = self.view
+            now.doing = now.doing if doing is None else _short(doing)
             now.facts = now.facts if facts is None else facts
             now.sent = now.sent if sent is None else sent
             if latest is not None:
-                now.latest = [LiveItemset([_short(i) for i in items][:MAX_ITEMS], usage) for items, usage in latest]
+                now.latest = [([_short(i) for i in items][:MAX_ITEMS], usage) for items, usage in latest]
             if members is not None:
                 now.members, now.more_members = members[:MAX_MEMBERS], max(0, len(members) - MAX_MEMBERS)
             self.version += 1

@@ -84,7 +84,9 @@ class LivePage:
         self._page = page.encode()
         self._open: set[StreamWriter] = set()
         self._viewers = 0  # open streams of events, and pages that were told to fetch the report
+        self.was_opened = False  # by anybody, so far
         self._closing = False
+        self._listening = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="fedslim live page", daemon=True)
 
@@ -100,6 +102,7 @@ class LivePage:
         until = time.monotonic() + FAREWELL
         while self._viewers and time.monotonic() < until:
             time.sleep(PAUSE / 10)
+        self._listening.wait(WITHIN)  # a run may end before its page has begun
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WITHIN)
 
@@ -108,6 +111,7 @@ class LivePage:
     def _serve(self) -> None:
         loop = self._loop
         server = loop.run_until_complete(self._listen())
+        self._listening.set()
         loop.run_forever()
         server.close()
         self._closing = True  # tasks end by themselves: asyncio would print a traceback for each that is cancelled
@@ -175,6 +179,7 @@ class LivePage:
     async def _stream(self, writer: StreamWriter) -> None:
         """Send the snapshot whenever it has changed, but not too often, until the run has ended."""
         self._viewers += 1
+        self.was_opened = True
         told = False
         try:
             await _send(writer, _head("200 OK", "text/event-stream") + b"retry: 1000\n\n")

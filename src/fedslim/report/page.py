@@ -56,7 +56,7 @@ def assembled(template: str, scripts: Sequence[str], parts: dict[str, str], *, m
     """Return a page with its scripts, style and other parts, and its content security policy, which allows `more`."""
     style = _part("page.css")
     script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, scripts)) + "})();\n"
-    policy = _policy(script, style) + more
+    policy = _policy(script if scripts else "", style) + more
     parts = parts | {"policy": policy, "style": style, "script": script}
     # All in one pass, so that braces inside a part are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(template)), policy
@@ -69,7 +69,8 @@ def json_in_html(value: object) -> str:
 
 
 def _policy(script: str, style: str) -> str:
-    allowed = f"script-src {_hash(script)}; style-src {_hash(style)}; img-src data:"
+    scripts = f"script-src {_hash(script)}; " if script else ""
+    allowed = f"{scripts}style-src {_hash(style)}; img-src data:"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 

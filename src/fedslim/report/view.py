@@ -9,29 +9,27 @@ The HTML page and the terminal both render this view, so they show the same figu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
 from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
+from fedslim.federated.records import KindTraffic  # noqa: TC001
 from fedslim.format import brief
 from fedslim.metrics.differences import Difference  # noqa: TC001
 from fedslim.report import captions
 from fedslim.report.captions import Fact  # noqa: TC001
-from fedslim.report.naming import names, scheme_of, title_of
+from fedslim.report.feed import MAX_POINTS
 from fedslim.report.rows import RowsView  # noqa: TC001
-from fedslim.safeguards.audit_summary import Amount  # noqa: TC001
+from fedslim.safeguards.audit import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable, Element
-
-MAX_POINTS = 400
-"""Maximum points per curve; a chart has too few pixels for more."""
 
 MAX_ROWS = 5_000
 """Maximum itemsets per run."""
@@ -73,7 +71,7 @@ class TableView(msgspec.Struct, frozen=True):
 class OwnView(msgspec.Struct, frozen=True):
     """What a member knows about itself; the lists follow the rows of `TableView`.
 
-    `sent` has what left the member: kind and meaning of the messages, and their amount.
+    `sent` has what left the member, by the kind of the messages.
     """
 
     member: str
@@ -81,7 +79,7 @@ class OwnView(msgspec.Struct, frozen=True):
     usage: list[int]
     support: list[int]
     differences: list[Difference] | None
-    sent: list[tuple[str, str, Amount]]
+    sent: dict[str, Amount]
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -107,17 +105,6 @@ class AgreementView(msgspec.Struct, frozen=True):
     usages: list[int | None]
     missed_items: list[list[int]]
     missed_usage: list[int]
-
-
-class TrafficView(msgspec.Struct, frozen=True):
-    """The messages of one kind in one direction."""
-
-    kind: str
-    meaning: str
-    direction: Literal["up", "down"]
-    messages: int
-    bytes: int
-    bytes_uncompressed: int
 
 
 class MemberView(msgspec.Struct, frozen=True):
@@ -152,7 +139,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     rows: RowsView | None
     gap: GapView | None
     agreements: list[AgreementView]
-    traffic: list[TrafficView]
+    traffic: list[KindTraffic]
     members: list[MemberView]
     usages_note: str
     knowledge: list[Fact]
@@ -178,6 +165,7 @@ class ReportView(msgspec.Struct, frozen=True):
     columns: list[str]
     overview: list[ViewRow]
     runs: list[RunView]
+    kinds: dict[str, str]  # what the messages of each kind say
     failed: list[Fact]
     figures: list[tuple[str, ResultTable]]  # by the titles of experiments
 
@@ -207,27 +195,21 @@ def view(  # noqa: PLR0913  # keyword-only
         InputError: There is no run.
     """
     if not records:
-        msg = "no run to report; name a folder written by `fedslim simulate --out`"
-        raise InputError(msg)
+        raise InputError("no run to report; name a folder written by `fedslim simulate --out`")
     records = _in_order(records)
     most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
-    run_names = names(records)
-    tables = [record.code_table for record in records]
-    named = named or {}
+    runs = list(zip(captions.names(records), records, [record.code_table for record in records], strict=True))
     return ReportView(
-        title=title or title_of(records),
+        title=title or captions.title_of(records),
         subtitle=captions.subtitle(records),
         remarks=list(remarks),
         version=__version__,
         columns=list(captions.COLUMNS),
         overview=[
-            ViewRow(name, *map(list, zip(*captions.cells(record, table), strict=True)))
-            for name, record, table in zip(run_names, records, tables, strict=True)
+            ViewRow(name, *map(list, zip(*captions.cells(run, table), strict=True))) for name, run, table in runs
         ],
-        runs=[
-            _run(name, record, table, most, named, rows=rows)
-            for name, record, table in zip(run_names, records, tables, strict=True)
-        ],
+        runs=[_run(*run, most, named or {}, rows=rows) for run in runs],
+        kinds=captions.KINDS,
         failed=list(failed),
         figures=list(figures),
     )
@@ -237,10 +219,15 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Sort runs by data set, partition scheme, number of members and variant (x, sa, so)."""
     data = list(dict.fromkeys(record.data for record in records))
     variants = list(captions.MEANING)
-    schemes = list(dict.fromkeys(map(scheme_of, records)))
+    schemes = list(dict.fromkeys(map(captions.scheme_of, records)))
     return sorted(
         records,
-        key=lambda r: (data.index(r.data), schemes.index(scheme_of(r)), len(r.members), variants.index(r.variant)),
+        key=lambda r: (
+            data.index(r.data),
+            schemes.index(captions.scheme_of(r)),
+            len(r.members),
+            variants.index(r.variant),
+        ),
     )
 
 
@@ -251,21 +238,19 @@ def _run(  # noqa: PLR0913  # keyword-only
     place = {row.items: number for number, row in enumerate(table.itemsets)}
     shown = table.top(most)
     places = [place[row.items] for row in shown]  # positions in cover order, as in the record
+    called = [named.get(label, label) for label in table.vocabulary]
+    unnamed = [number for number, label in enumerate(called) if captions.is_unnamed(label, record.kind)]
     return RunView(
         kind=record.kind,
         name=name,
         data=record.data,
         variant=record.variant,
         meaning=captions.MEANING[record.variant],
-        lead=captions.lead(record, table),
+        lead=captions.lead(record, table, len(unnamed)),
         headline=captions.headline(record, table),
         curve=_curve(record.history),
         transactions=table.transactions,
-        unnamed=[
-            number
-            for number, label in enumerate(table.vocabulary)
-            if captions.is_unnamed(named.get(label, label), record.kind)
-        ],
+        unnamed=unnamed,
         item_support=list(table.supports),
         item_usage=list(table.singleton_usages),
         table=_table(record, table, shown, places, labels),
@@ -273,18 +258,13 @@ def _run(  # noqa: PLR0913  # keyword-only
         rows=rows,
         gap=None if record.gap is None else _gap(record.gap, labels, most),
         agreements=[_agreement(agreement, table, places, labels, most) for agreement in record.agreements],
-        traffic=[
-            TrafficView(row.kind, captions.KINDS.get(row.kind, ""), *msgspec.structs.astuple(row)[1:])
-            for row in sorted(record.traffic, key=lambda row: (-row.bytes, row.kind))
-        ],
+        traffic=sorted(record.traffic, key=lambda row: (-row.bytes, row.kind)),
         members=_members(record),
         usages_note=captions.usages_note(record),
         knowledge=captions.knowledge(record, table),
         configuration=captions.configuration(record),
         command=record.command,
-        labels=list(
-            brief([named.get(label, label) for label in labels.all])
-        ),  # last: gap and agreements may have added labels
+        labels=list(brief([named.get(label, label) for label in labels.all])),  # last: gap and agreements may add some
     )
 
 
@@ -305,7 +285,11 @@ class _Labels:
 
 
 def _curve(history: Sequence[HistoryStep]) -> Curve:
-    steps = _thin_out([step for step in history if math.isfinite(step.L_percent)])
+    """Return at most `MAX_POINTS` evenly spaced steps, including the first and the last."""
+    steps = [step for step in history if math.isfinite(step.L_percent)]
+    last = len(steps) - 1
+    if last >= MAX_POINTS:
+        steps = [steps[round(k * last / (MAX_POINTS - 1))] for k in range(MAX_POINTS)]
     return Curve(
         [step.round for step in steps],
         [step.bytes_total for step in steps],
@@ -313,14 +297,6 @@ def _curve(history: Sequence[HistoryStep]) -> Curve:
         [step.itemsets for step in steps],
         [round(step.L_percent, 4) for step in steps],
     )
-
-
-def _thin_out(steps: list[HistoryStep]) -> list[HistoryStep]:
-    """Return at most `MAX_POINTS` evenly spaced steps, including the first and the last."""
-    last = len(steps) - 1
-    if last < MAX_POINTS:
-        return steps
-    return [steps[round(k * last / (MAX_POINTS - 1))] for k in range(MAX_POINTS)]
 
 
 def _table(
@@ -349,7 +325,7 @@ def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
         [own.usages[k] for k in places],
         [own.supports[k] for k in places],
         None if own.differences is None else [own.differences[k] for k in places],
-        [(kind, captions.KINDS.get(kind, ""), amount) for kind, amount in own.sent.items()],
+        own.sent,
     )
 
 

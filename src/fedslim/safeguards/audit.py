@@ -3,6 +3,7 @@
     with AuditLog(path, "x", member="north", federation=name, federation_id=id, masks=True) as log:
         log.record(message, frame, now=datetime.now(UTC), run=run, peer="server.example.org:7443")
         send(frame.data)                                         # in this order: see `record`
+    summarise(path).total.messages
 
 The file has JSON lines. A line has the time, the kind, the size, the number of statistics, whether they were masked,
 and the receiver, but never content: no counts, labels or ids of items, nor the reason in an Abort. The log is
@@ -14,6 +15,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections import deque
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -30,7 +33,7 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fedslim.protocol.framing import Frame
@@ -57,7 +60,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     federation_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 
-class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A message that left the member."""
 
     time: Annotated[str, Meta(pattern=rf"^{TIME}\Z")]  # UTC
@@ -65,12 +68,13 @@ class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     bytes: Size  # as sent, before TLS
     bytes_before_compression: Size
     statistics: Size  # number of counts, pairs or ids: see `statistics_in`
-    labels: Size  # number of item labels
+    labels: Size  # number of item labels that the server can read
     masked: bool  # whether masks hide the statistics
     variant: Literal["prepare", "x", "sa", "so"]
     round: Annotated[int, Meta(ge=0, lt=1 << 47)] | None  # None outside of rounds
     run: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None  # None until the server has sent it
     peer: Name
+    sealed: Size = 0  # bytes of labels that only the other members can read, however many there are; left out if 0
 
 
 TORN = b'{"torn":true}'
@@ -109,18 +113,9 @@ def statistics_in(message: m.FromMember) -> int:  # noqa: PLR0911  # one for eac
 class AuditLog:
     """A member's audit log, opened for appending and locked by one process at a time.
 
-    Args:
-        path: The file. A new file is readable by its owner only; an existing one keeps its permissions.
-        variant: The variant that the member agreed to run.
-        member: The name of the member.
-        federation: The name of its federation.
-        federation_id: The id of its federation. The log of another member or federation is refused.
-        masks: Whether `Masked` messages have masks in this run. They have none in a federation of one, or if masks
-            are switched off for measurements.
-
-    Raises:
-        DataError: The file is something else, is damaged, or is open in another process.
-        WriteError: The file cannot be written.
+    A new file is readable by its owner only; an existing one keeps its permissions. The log of another member or
+    federation is refused. `masks` says whether `Masked` messages have masks in this run: they have none in a federation
+    of one, or if masks are switched off for measurements.
     """
 
     def __init__(  # noqa: PLR0913  # the fields of the header and of every line
@@ -133,8 +128,7 @@ class AuditLog:
         federation_id: str,
         masks: bool,
     ) -> None:
-        self.path = real_path(path)
-        self._variant = variant
+        self.path, self._variant = real_path(path), variant
         self._masks = masks and variant != "so"
         self._failed = False
         self.on_entry: Callable[[AuditEntry], None] | None = None  # is told of each line written
@@ -155,15 +149,8 @@ class AuditLog:
     def of(cls, path: str | os.PathLike[str], file: FederationFile, member: str) -> Self:
         """Open the log of a member of a federation."""
         file.check_member(member)
-        federation = file.federation
-        return cls(
-            path,
-            federation.variant,
-            member=member,
-            federation=federation.name,
-            federation_id=federation.id,
-            masks=file.masked,
-        )
+        who = {"member": member, "federation": file.federation.name, "federation_id": file.federation.id}
+        return cls(path, file.federation.variant, **who, masks=file.masked)
 
     def _begin(self, file: int) -> None:
         """Write the first line of a new log; of an existing one, check it and mark an incomplete last line."""
@@ -181,12 +168,11 @@ class AuditLog:
             return
         found = read_header(start.partition(b"\n")[0], self.path)
         if found != self._header:
-            msg = (
+            raise DataError(
                 f"{self.path}: this is the audit log of {found.member!r} in the federation {found.federation!r} "
                 f"({found.federation_id}), not of {self._header.member!r} in {self._header.federation!r} "
                 f"({self._header.federation_id}); name another file"
             )
-            raise DataError(msg)
         rest = tail.rpartition(b"\n")[2]
         if len(rest) > MAX_LINE // 2:
             msg = f"{self.path}: the last line is not an audit log entry; keep the file as it is and name another"
@@ -212,20 +198,10 @@ class AuditLog:
         never sent, but never lacks one that was. (A power cut may lose what the system has not yet written to disk.)
         If this raises, send nothing more, not even an Abort: close the connection.
 
-        Args:
-            message: The message to send.
-            frame: The bytes to send.
-            now: The time, with a time zone.
-            run: The id of the run, once the server has sent it.
-            peer: The receiver, as a host name only.
-            preparing: Whether the run is the preparation of a search; its counts are masked in all variants.
-
-        Raises:
-            WriteError: The line could not be written, so the message must not be sent.
+        There is no `run` before the server has sent its id. In a preparation, counts are masked in all variants.
         """
         if now.tzinfo is None:
-            msg = "now: the time has no time zone; give one that has, such as datetime.now(UTC)"
-            raise ParameterError(msg)
+            raise ParameterError("now: the time has no time zone; give one that has, such as datetime.now(UTC)")
         line = AuditEntry(
             time=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             kind=type(message).__name__,
@@ -238,6 +214,7 @@ class AuditLog:
             round=getattr(message, "round", None),
             run=None if run is None else run.hex(),
             peer=peer,
+            sealed=len(message.sealed) if isinstance(message, m.Labels) else 0,
         )
         self._write(_check(line, _line_decoder) + b"\n")
         if self.on_entry is not None:
@@ -252,11 +229,10 @@ class AuditLog:
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             self._failed = True
-            msg = (
+            raise WriteError(
                 f"{self.path}: the audit log cannot be written ({error.strerror or error}), so nothing more leaves "
                 "this member; free space on the disk or name another file, and start again"
-            )
-            raise WriteError(msg) from None
+            ) from None
 
     def close(self) -> None:
         """Flush the log to disk and release it."""
@@ -282,8 +258,7 @@ def _check(line: msgspec.Struct, decoder: Any) -> bytes:
         data = _encoder.encode(line)
         decoder.decode(data)
     except _UNREADABLE as error:
-        msg = f"the audit log cannot hold this line: {error}"
-        raise ParameterError(msg) from None
+        raise ParameterError(f"the audit log cannot hold this line: {error}") from None
     return data
 
 
@@ -292,17 +267,14 @@ def _open(path: Path) -> int:
     try:
         file = os.open(path, flags, PRIVATE)
     except IsADirectoryError:
-        msg = f"{path}: this is a folder; name a file in it for the audit log"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: this is a folder; name a file in it for the audit log") from None
     except OSError as error:
-        msg = (
+        raise WriteError(
             f"{path}: the audit log cannot be opened ({error.strerror or error}); check the folder and its permissions"
-        )
-        raise WriteError(msg) from None
+        ) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        msg = f"{path}: this is not a regular file; name another one for the audit log"
-        raise DataError(msg)
+        raise DataError(f"{path}: this is not a regular file; name another one for the audit log")
     return file
 
 
@@ -312,29 +284,22 @@ def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        msg = f"{path}: another process is writing this audit log; stop it, or name another file"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: another process is writing this audit log; stop it, or name another file") from None
     except OSError:  # some file systems have no locks
         return
 
 
 def read_header(line: bytes, path: Path) -> Header:
-    """Decode the first line of a log.
-
-    Raises:
-        DataError: It is not a header, or has another version.
-    """
+    """Decode the first line of a log."""
     try:
         header = _header_decoder.decode(line)
     except _UNREADABLE:
-        msg = f"{path}: line 1 is not the header of an audit log; name the audit.jsonl of a member"
-        raise DataError(msg) from None
+        raise DataError(f"{path}: line 1 is not the header of an audit log; name the audit.jsonl of a member") from None
     if header.version != VERSION:
-        msg = (
+        raise DataError(
             f"{path}: this audit log has version {header.version}, and this fedslim reads version {VERSION}; use a "
             "newer fedslim"
         )
-        raise DataError(msg)
     return header
 
 
@@ -344,3 +309,123 @@ def read_entry(line: bytes) -> AuditEntry | None:
         return _line_decoder.decode(line)
     except _UNREADABLE:
         return None
+
+
+# -- a summary of a log, in memory that does not grow with it ----------------------------------------------------------
+
+MAX_PEERS = 20
+MAX_RUNS = 20
+"""A summary names at most this many, so that it fits into memory however long the log is."""
+
+
+@dataclass(slots=True)
+class Amount:
+    """Totals of a group of messages. `labels` are those that the server can read, `sealed` the bytes of sealed ones."""
+
+    messages: int = 0
+    bytes: int = 0
+    bytes_before_compression: int = 0
+    statistics: int = 0
+    statistics_masked: int = 0
+    labels: int = 0
+    sealed: int = 0
+
+    def add(self, line: AuditEntry) -> None:
+        """Add a message."""
+        self.messages += 1
+        self.bytes += line.bytes
+        self.bytes_before_compression += line.bytes_before_compression
+        self.statistics += line.statistics
+        self.statistics_masked += line.statistics if line.masked else 0
+        self.labels += line.labels
+        self.sealed += line.sealed
+
+
+@dataclass(slots=True)
+class RunAmount(Amount):
+    """Totals of the messages of a run."""
+
+    run: str = ""
+    variant: str = ""
+    first: str = ""
+    last: str = ""
+
+
+@dataclass(slots=True)
+class Summary:
+    """The totals of an audit log."""
+
+    member: str
+    federation: str
+    federation_id: str
+    first: str | None = None
+    last: str | None = None
+    total: Amount = field(default_factory=Amount)
+    by_kind: dict[str, Amount] = field(default_factory=dict)
+    by_variant: dict[str, Amount] = field(default_factory=dict)
+    peers: list[str] = field(default_factory=list)
+    more_peers: bool = False
+    runs: int = 0
+    latest_runs: deque[RunAmount] = field(default_factory=lambda: deque(maxlen=MAX_RUNS))
+    torn_lines: int = 0
+    torn_end: bool = False
+
+    def add(self, line: AuditEntry) -> None:
+        """Add a message."""
+        self.first = line.time if self.first is None else min(self.first, line.time)
+        self.last = line.time if self.last is None else max(self.last, line.time)
+        self.total.add(line)
+        self.by_kind.setdefault(line.kind, Amount()).add(line)
+        self.by_variant.setdefault(line.variant, Amount()).add(line)
+        if line.peer not in self.peers:
+            if len(self.peers) < MAX_PEERS:
+                self.peers.append(line.peer)
+            else:
+                self.more_peers = True
+        if line.run is not None:
+            self._add_to_run(line, line.run)
+
+    def _add_to_run(self, line: AuditEntry, run: str) -> None:
+        """Add a message to its run; runs follow each other, so one that is not among the latest is new."""
+        found = next((one for one in self.latest_runs if one.run == run), None)
+        if found is None:
+            self.runs += 1
+            found = RunAmount(run=run, variant=line.variant, first=line.time)
+            self.latest_runs.append(found)
+        found.last = line.time
+        found.add(line)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields, ready for JSON."""
+        return {**asdict(self), "latest_runs": [asdict(run) for run in self.latest_runs]}
+
+
+def summarise(path: str | os.PathLike[str], peer: str | None = None) -> Summary:
+    """Summarise a log, or its messages to one peer. It is read line by line, so it may have any length and be in use.
+
+    An incomplete last line is not counted and sets `torn_end`; incomplete lines that were marked when the log was
+    reopened are counted in `torn_lines`.
+    """
+    path = real_path(path)
+    with told_as_data_errors(path), path.open("rb") as stream:
+        # A line that is too long is cut, and then is no valid entry.
+        return _summarise(path, iter(lambda: stream.readline(MAX_LINE + 1), b""), peer)
+
+
+def _summarise(path: Path, lines: Iterator[bytes], peer: str | None) -> Summary:
+    header = read_header(next(lines, b"").removesuffix(b"\n"), path)
+    made = Summary(header.member, header.federation, header.federation_id)
+    for number, data in enumerate(lines, 2):
+        if (entry := read_entry(data)) is not None:
+            if peer in {None, entry.peer}:
+                made.add(entry)
+        elif data.endswith(TORN + b"\n"):
+            made.torn_lines += 1
+        elif data.endswith(b"\n") or len(data) > MAX_LINE:
+            raise DataError(
+                f"{path}: line {number} is not an audit log entry, so this log was changed or damaged; "
+                "compare the line with a backup"
+            )
+        else:
+            made.torn_end = True
+    return made

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from fedslim.data.atomic import make_folder_for, write_whole
+from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError
 from fedslim.format import count, duration
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
 from fedslim.schema import Conformed
-from fedslim.trust.keys import read_trusted
-from fedslim.trust.register import alone_with
+from fedslim.trust.keys import alone_with, read_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,8 +93,7 @@ class Refusals:
             found = RefusalCount(found.count, now)
             self._change(lambda _found: found)
         pause = min(self._first * 2.0 ** min(found.count - 1, _MAX_DOUBLINGS), MAX_WAIT)
-        left = found.last + timedelta(seconds=pause) - now
-        return max(left.total_seconds(), 0.0)
+        return max((found.last + timedelta(seconds=pause) - now).total_seconds(), 0.0)
 
     @property
     def count(self) -> int:
@@ -104,11 +102,7 @@ class Refusals:
         return 0 if found is None else found.count
 
     def add(self, now: datetime) -> None:
-        """Count a refusal.
-
-        Raises:
-            WriteError: The file cannot be written.
-        """
+        """Count a refusal."""
         self._change(lambda found: RefusalCount(1 if found is None else found.count + 1, now))
 
     def reset(self) -> None:
@@ -123,7 +117,6 @@ class Refusals:
         return FILES.decode(data, self.path, _BackoffFile).federations
 
     def _change(self, change: Callable[[RefusalCount | None], RefusalCount | None]) -> None:
-        make_folder_for(self.path)
         with alone_with(self.path):
             kept = dict(self._read())
             new = change(kept.pop(self._federation, None))
@@ -135,10 +128,6 @@ class Refusals:
             write_whole(self.path, data, private=True)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Guard:
     """A member's policy, ledger and refusals, for one run of one federation."""
 
@@ -147,7 +136,7 @@ class Guard:
         policy: MemberPolicy,
         file: FederationFile,
         *,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         first_wait: float = FIRST_WAIT,
     ) -> None:
         policy.check(file)
@@ -165,11 +154,6 @@ class Guard:
 
         The warnings contain figures about the member's data. NVFlare's logs go to the server, so the caller decides
         where to show them. `preparing` says whether a new preparation would begin.
-
-        Raises:
-            PolicyError: There are too few transactions.
-            LedgerError: The ledger does not allow it.
-            WriteError: The ledger cannot be written.
         """
         self.policy.check_transactions(database.rows if isinstance(database, Conformed) else len(database))
         self.ledger.check_place()
@@ -181,9 +165,6 @@ class Guard:
 
         The federation file says that the others go on, so the ledger allows what the preparation and the search reveal
         together, but not what the search and an earlier one would.
-
-        Raises:
-            PolicyError: The policy does not allow a federation of those that stay.
         """
         guard = Guard(self.policy, file, now=self._now)
         guard._prepared = frozenset(self._file.federation.members)
@@ -213,10 +194,6 @@ class Guard:
         """Record in the ledger that this run is answered. Call this before each answer; only the first call writes.
 
         `resumed` says that this member has answered in this run before, as its journal shows.
-
-        Raises:
-            LedgerError: The ledger does not allow it.
-            WriteError: The ledger cannot be written, so nothing may leave.
         """
         if self._recorded == (run, preparing):
             return

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 from msgspec import Meta
+from msgspec.structs import replace
 
 from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.schema import Conformed
-from fedslim.trust.keys import read_trusted
+from fedslim.trust.keys import alone_with, read_trusted
 from fedslim.trust.names import format_time, whole
-from fedslim.trust.register import alone_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +101,11 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preparations: Annotated[int, Meta(ge=0)] = 0
     """How many of the runs were preparations."""
 
+    @property
+    def about(self) -> tuple[str, str, list[str]]:
+        """What there is one entry for: the data, the federation and the members."""
+        return self.snapshot, self.federation_id, self.members
+
 
 class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A set of members that an operator has allowed."""
@@ -138,29 +143,19 @@ class AnswerLedger:
         self.path = path
 
     def entries(self) -> Entries:
-        """Read the entries; there are none if there is no file yet.
-
-        Raises:
-            LedgerError: The ledger is damaged.
-            DataError: The ledger cannot be read, or other users may change it.
-        """
+        """Read the entries; there are none if there is no file yet."""
         if not os.path.lexists(self.path):
             return Entries()
         return FILES.decode(read_trusted(self.path, "this member's ledger", MAX_BYTES), self.path, Entries)
 
     def check_place(self) -> None:
-        """Check that the ledger can be written, before everybody waits for the first answer.
-
-        Raises:
-            WriteError: It cannot be written.
-        """
+        """Check that the ledger can be written, before everybody waits for the first answer."""
         make_folder_for(self.path)
         if not os.access(self.path.parent, os.W_OK | os.X_OK):
-            msg = (
+            raise WriteError(
                 f"{self.path}: this member's ledger cannot be written, so this member could not answer; name another "
                 "file under [ledger] in its policy"
             )
-            raise WriteError(msg)
 
     def check(
         self,
@@ -172,18 +167,12 @@ class AnswerLedger:
     ) -> list[str]:
         """Check that this set of members may be answered. Return warnings about other versions of the data.
 
-        Args:
-            file: The federation.
-            snapshot: The version of the data.
-            prepared: If some left after a preparation, all members of it: that difference was agreed on. A search that
-                all of them answered is another matter.
-            preparing: Whether a new preparation would begin; their number is limited.
-
-        Raises:
-            LedgerError: It may not; the message explains what the results together would reveal.
+        If some left after a preparation, `prepared` are all members of it: that difference was agreed on. A search that
+        all of them answered is another matter. `preparing` says that a new preparation would begin; their number is
+        limited.
         """
         entries, members = self.entries(), frozenset(file.federation.members)
-        if not self.is_allowed(file):
+        if not any(sorted(each.members) == sorted(members) for each in entries.allowed):
             before = [
                 each
                 for each in entries.answers
@@ -195,19 +184,13 @@ class AnswerLedger:
                     raise self._refusal(file, each, why)
             known = [frozenset(each.members) for each in before]
             if alone := singled_out([*known, members]) - singled_out(known):
-                raise self._refusal(
-                    file, before[-1], f"the counts of {member_list(sorted(alone))} alone, together with earlier results"
-                )
+                why = f"the counts of {member_list(sorted(alone))} alone, together with earlier results"
+                raise self._refusal(file, before[-1], why)
         if preparing:
-            this = (snapshot.digest, file.federation.id, sorted(members))
             for each in entries.answers:
-                if (each.snapshot, each.federation_id, each.members) == this:
+                if each.about == (snapshot.digest, file.federation.id, sorted(members)):
                     self._check_preparations(each, entries)
         return _warnings(entries, file, snapshot)
-
-    def is_allowed(self, file: FederationFile) -> bool:
-        """Return whether this set of members was allowed whatever was answered before."""
-        return any(sorted(each.members) == sorted(file.federation.members) for each in self.entries().allowed)
 
     def record(  # noqa: PLR0913  # keyword-only
         self,
@@ -225,12 +208,7 @@ class AnswerLedger:
         A preparation and its search are one entry, with two runs: they answer the same members on the same data.
         A run that this member has `resumed` counts once. Its journal tells, not the id of the run: a server chooses
         that, and may use one twice.
-
-        Raises:
-            LedgerError: It may not be answered; another process may have answered another set meanwhile.
-            WriteError: The ledger cannot be written, so nothing may be answered.
         """
-        make_folder_for(self.path)
         with alone_with(self.path):
             self.check(file, snapshot, prepared=prepared)
             entries, moment = self.entries(), whole(now)
@@ -240,54 +218,44 @@ class AnswerLedger:
             )
             answers = []
             for each in entries.answers:
-                if (each.snapshot, each.federation_id, each.members) != (new.snapshot, new.federation_id, new.members):
+                if each.about != new.about:
                     answers.append(each)
                 elif resumed and each.run == new.run:
                     return
                 else:
-                    new = msgspec.structs.replace(
-                        new, first=each.first, runs=each.runs + 1, preparations=each.preparations
-                    )
+                    new = replace(new, first=each.first, runs=each.runs + 1, preparations=each.preparations)
             if preparing:
                 self._check_preparations(new, entries)
-                new = msgspec.structs.replace(new, preparations=new.preparations + 1)
-            self._write(msgspec.structs.replace(entries, answers=[*answers, new]))
+                new = replace(new, preparations=new.preparations + 1)
+            self._write(replace(entries, answers=[*answers, new]))
 
     def _check_preparations(self, answer: Answer, entries: Entries) -> None:
         allowed = sum(sorted(each.members) == answer.members for each in entries.allowed)
         if answer.preparations >= MAX_PREPARATIONS * (1 + allowed):
-            msg = (
+            raise LedgerError(
                 f"{self.path}: this member has prepared {answer.preparations} runs with {member_list(answer.members)} "
                 "on the same data, and each time the server could count other values; start from a kept preparation "
                 "(--preparation), or allow more with `fedslim ledger allow`"
             )
-            raise LedgerError(msg)
 
     def allow(self, file: FederationFile, reason: str, *, now: datetime) -> None:
-        """Allow this set of members from now on, whichever sets were answered before.
-
-        Raises:
-            LedgerError: The reason is too long, or the ledger cannot be used.
-            WriteError: The ledger cannot be written.
-        """
+        """Allow this set of members from now on, whichever sets were answered before."""
         if len(reason) > MAX_REASON or not reason.isprintable():
             msg = f"the reason is too long or not printable; write one line of at most {MAX_REASON} characters"
             raise LedgerError(msg)
         agreed = file.federation
         new = Permission(sorted(agreed.members), agreed.name, agreed.id, whole(now), reason)
-        make_folder_for(self.path)
         with alone_with(self.path):
             entries = self.entries()
-            self._write(msgspec.structs.replace(entries, allowed=[*entries.allowed, new]))
+            self._write(replace(entries, allowed=[*entries.allowed, new]))
 
     def _write(self, entries: Entries) -> None:
         data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
         if max(len(entries.answers), len(entries.allowed)) > MAX_ENTRIES or len(data) > MAX_BYTES:
-            msg = (
+            raise LedgerError(
                 f"{self.path}: this member's ledger is full, so this member does not answer; make a backup, and remove "
                 "the oldest entries, on data of which nobody has a result any more"
             )
-            raise LedgerError(msg)
         write_whole(self.path, data, private=True)
 
     def _refusal(self, file: FederationFile, before: Answer, why: str) -> LedgerError:
@@ -318,31 +286,27 @@ def singled_out(sets: Sequence[frozenset[str]]) -> set[str]:
     Each set is a row of zeros and ones. A member can be singled out if the reduced row echelon form has a row with a
     one for that member and zeros otherwise. Fractions keep this exact.
     """
-    rows = [{member: Fraction(1) for member in members} for members in set(sets)]
-    reduced: list[tuple[str, dict[str, Fraction]]] = []
-    for row in rows:
-        for pivot, other in reduced:
+    reduced: dict[str, dict[str, Fraction]] = {}  # by pivot; zeros are left out
+    for members in set(sets):
+        row = dict.fromkeys(members, Fraction(1))
+        for pivot, other in reduced.items():
             if pivot in row:
                 _subtract(row, other, row[pivot])
-        if not row:
-            continue
-        pivot = min(row)
-        scale = row[pivot]
-        new = {member: value / scale for member, value in row.items()}
-        for _, other in reduced:
-            if pivot in other:
-                _subtract(other, new, other[pivot])
-        reduced.append((pivot, new))
-    return {pivot for pivot, row in reduced if len(row) == 1}
+        if row:
+            pivot = min(row)
+            row = {member: value / row[pivot] for member, value in row.items()}
+            for other in reduced.values():
+                if pivot in other:
+                    _subtract(other, row, other[pivot])
+            reduced[pivot] = row
+    return {pivot for pivot, row in reduced.items() if len(row) == 1}
 
 
 def _subtract(row: dict[str, Fraction], other: dict[str, Fraction], times: Fraction) -> None:
     for member, value in other.items():
-        left = row.get(member, Fraction(0)) - times * value
-        if left:
-            row[member] = left
-        else:
-            row.pop(member, None)
+        row[member] = row.get(member, Fraction(0)) - times * value
+        if not row[member]:
+            del row[member]
 
 
 def member_list(members: list[str] | tuple[str, ...]) -> str:
@@ -354,21 +318,17 @@ def member_list(members: list[str] | tuple[str, ...]) -> str:
 
 def _warnings(entries: Entries, file: FederationFile, snapshot: Snapshot) -> list[str]:
     """Describe what results on other versions of the data would reveal together with a new one."""
-    members, warnings = frozenset(file.federation.members), []
+    members = frozenset(file.federation.members)
     others = sorted((each for each in entries.answers if each.snapshot != snapshot.digest), key=lambda each: each.last)
-    for each in reversed(others):
-        if each.federation_id == file.federation.id or frozenset(each.members) == members:
-            warnings.append(
-                f"this member answered {each.federation!r} on other data before ({each.transactions:,} transactions on "
-                f"{format_time(each.last)}, {snapshot.transactions:,} now): subtracting the two results reveals the "
-                "counts of the transactions that changed in between"
-            )
-            break
-    for each in reversed(others):
-        if (why := describe_difference(each.members, members)) is not None:
-            warnings.append(
-                f"this member answered {member_list(each.members)} on other data on {format_time(each.last)}: the "
-                f"difference to a new result would reveal {why}, apart from what changed in between"
-            )
-            break
-    return warnings
+    same = [each for each in others if each.federation_id == file.federation.id or frozenset(each.members) == members]
+    similar = [(each, why) for each in others if (why := describe_difference(each.members, members)) is not None]
+    return [
+        f"this member answered {last.federation!r} on other data before ({last.transactions:,} transactions on "
+        f"{format_time(last.last)}, {snapshot.transactions:,} now): subtracting the two results reveals the counts of "
+        "the transactions that changed in between"
+        for last in same[-1:]
+    ] + [
+        f"this member answered {member_list(last.members)} on other data on {format_time(last.last)}: the difference "
+        f"to a new result would reveal {why}, apart from what changed in between"
+        for last, why in similar[-1:]
+    ]

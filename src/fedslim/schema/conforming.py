@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.data.columns import Column
-    from fedslim.data.encoding import EncodedTable
+    from fedslim.data.columns import Column, EncodedTable
     from fedslim.schema.agreeing import Agreed
     from fedslim.schema.file import Schema
 
@@ -52,19 +52,19 @@ class Conformed:
     """The table of one site in terms of a schema; `report` says column by column what it became."""
 
     def __init__(self, schema: Schema, table: EncodedTable) -> None:
-        check_names([column.name for column in table.columns], table.source)
+        check_names(table.names, table.source)
         self.schema = schema
         self.source = table.source
         self.name = table.name
         self.report: list[ColumnReport] = []
         self._parts: dict[str, ColumnValues] = {}
         self._transactions: NDArray[np.int32] | None = None  # of each row, if the table is long
-        self._headers = [column.name for column in table.columns]
+        self._headers = table.names
         found = self._find(table.columns)
         if schema.is_long:
             self._read_long(found)
         else:
-            self.rows = len(table.columns[0].distinct()[0])
+            self.rows = table.size
             for name, rule in schema.columns.items():
                 self._read(name, rule, found.get(name))
         taken = {column.name for column, _ in found.values()}
@@ -98,18 +98,18 @@ class Conformed:
             known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
                 item if that is not known either, or an error, as the schema says.
             strict: Whether it may be an error, and is logged otherwise.
-
-        Raises:
-            DataError: An item is new, and the schema says that this is an error.
         """
         tids, ids = [np.empty(0, np.int32)], [np.empty(0, np.int32)]  # of 32 bits: they are the largest arrays here
         vocabulary: list[str] = []
         new: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
-            labels = [label if known is None else self._replace(label, column, known, strict) for label in named]
             rows = np.flatnonzero(codes != MISSING).astype(np.int32)
-            new += [named[code] for code in np.unique(codes[rows]).tolist() if labels[code] != named[code]]
+            labels: list[str | None] = list(named)
+            if known is not None:
+                for code in np.unique(codes[rows]).tolist():  # not those of empty intervals, which need not be known
+                    labels[code] = self._replace(named[code], column, known, strict)
+                    new += [named[code]] if labels[code] != named[code] else []
             rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
             present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
             place = {label: len(vocabulary) + number for number, label in enumerate(present)}
@@ -122,11 +122,19 @@ class Conformed:
             told = "%s: new since the preparation, so taken as other, or as no item: %s"
             logger.warning(told, self.source, shown)
         if (twin := first_repeat(vocabulary)) is not None:
-            msg = f"{self.source}: two columns make the same item {twin!r}; rename one of them in the schema"
-            raise DataError(msg)
+            raise DataError(f"{self.source}: two columns make the same item {twin!r}; rename one of them in the schema")
         return TransactionDatabase.from_pairs(
             np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=self.rows, name=self.name
         )
+
+    def take(self, rows: Sequence[int]) -> Conformed:
+        """Return the given rows of a table with a row for each transaction."""
+        taken = copy(self)
+        taken.rows = len(rows)
+        taken._parts = {  # noqa: SLF001  # a copy of this one
+            name: replace(part, codes=part.codes[list(rows)]) for name, part in self._parts.items()
+        }
+        return taken
 
     @property
     def occurrences(self) -> int:
@@ -242,8 +250,7 @@ class Conformed:
         transaction, item = str(self.schema.table.transaction), str(self.schema.table.item)
         for name in (transaction, item):
             if name not in found:
-                msg = f"{self.source}: there is no column {name!r}, which the schema names; correct the name"
-                raise DataError(msg)
+                raise DataError(f"{self.source}: there is no column {name!r}, which the schema names; correct the name")
         self._transactions, self.rows = number_transactions(found[transaction][0], self.source)
         self._read(item, self._rule(item), found[item])
 
@@ -277,19 +284,13 @@ def conform(schema: Schema, table: EncodedTable) -> Conformed:
     for column in site.report:
         if column.errors:
             where = column.found or column.name
-            msg = f"{table.source}: column {where!r}: {column.errors[0]}"
-            raise DataError(msg)
+            raise DataError(f"{table.source}: column {where!r}: {column.errors[0]}")
     return site
 
 
 def conform_file(schema: Schema, path: str | os.PathLike[str], *, format: str | None = None) -> Conformed:  # noqa: A002
-    """Return the table in a file in terms of the schema.
-
-    Raises:
-        DataError: The file cannot be read, has no columns, or does not fit the schema.
-    """
+    """Return the table in a file in terms of the schema."""
     table = read_table(path, format=format)
     if table is None:
-        msg = f"{path}: a schema is for tables with columns; name a file such as CSV or Parquet"
-        raise DataError(msg)
+        raise DataError(f"{path}: a schema is for tables with columns; name a file such as CSV or Parquet")
     return conform(schema, table)

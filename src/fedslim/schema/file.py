@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from fedslim.data.columns import EncodedTable
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import EncodedTable
 
 MAX_COLUMNS = 10_000
 DIGEST_BYTES = 32
@@ -80,8 +80,7 @@ class Schema:
             try:
                 values.title(MAX_TEXT)(name)
             except values.Wrong as error:
-                msg = f"{path}: the name of a column: {error}"
-                raise ConfigurationError(msg) from None
+                raise ConfigurationError(f"{path}: the name of a column: {error}") from None
             columns[name] = section(path, f"columns.{name}", ColumnRule, one)
         schema = cls(section(path, "table", TableRule, plain.get("table", {})), columns, path)
         schema._check(given)
@@ -90,8 +89,7 @@ class Schema:
     def _check(self, given: Mapping[str, Any]) -> None:
         for name, rule in self.columns.items():
             if wrong := self._wrong(rule, given[name]):
-                msg = f"{self.path}: columns.{name}.{wrong}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{self.path}: columns.{name}.{wrong}")
         seen: dict[str, str] = {}
         for name, rule in self.columns.items():
             for spelling in {each.casefold() for each in rule.spellings(name)}:
@@ -143,11 +141,7 @@ class Schema:
         return tuple(name for name, rule in self.columns.items() if rule.cap is not None)
 
     def encode(self, table: EncodedTable) -> tuple[TransactionDatabase, Encoding]:
-        """Convert a table whose own rows determine what the schema leaves open.
-
-        Raises:
-            DataError: The table does not fit the schema; the message names the first column.
-        """
+        """Convert a table whose own rows determine what the schema leaves open."""
         site = conform(self, table)
         rules = SchemaRules(self, agree(self, [site]))
         return site.items(rules.agreed), Encoding("schema", rules=rules)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.guessing import guess_column, looks_long
+from fedslim.data.guessing import PAIR, guess_column, guess_long, looks_long
 from fedslim.schema.conforming import IN_HEADER
 from fedslim.schema.file import Schema, spell_rule
 from fedslim.schema.reading import read_column
@@ -17,8 +17,7 @@ from fedslim.schema.rules import ColumnRule
 from fedslim.toml.values import spell
 
 if TYPE_CHECKING:
-    from fedslim.data.columns import Column
-    from fedslim.data.encoding import EncodedTable
+    from fedslim.data.columns import Column, EncodedTable
 
 CAP = 50
 """The cap that is proposed for columns with more categories."""
@@ -37,19 +36,21 @@ _WIDTH = 118
 
 
 def propose(table: EncodedTable, *, with_values: bool = False) -> str:
-    """Return the text of a schema that fits a table. It has no values of the data, unless asked for.
-
-    Raises:
-        ConfigurationError: The names of the columns cannot be used in a schema.
-    """
+    """Return the text of a schema that fits a table. It has no values of the data, unless asked for."""
     lines = [f"# {line}" for line in wrap(ABOUT, _WIDTH)]
-    if (pair := looks_long(table.columns)) is not None:
+    if (found := guess_long(table.columns)) is not None and len(found) == PAIR:
+        transaction, item = (table.names[place] for place in found)
+        lines += ["", "[table]", f"transaction = {spell(transaction)}", f"item = {spell(item)}", ""]
+        return "\n".join([*lines, *spell_rule(f"columns.{item}", {"kind": "categorical"})]) + "\n"
+    if found is not None:
         lines += [
             "#",
-            "# Each row may have a transaction and one of its items. If so, keep only these lines:",
-            "# [table]",
+            "# This is a long table with attributes and values. Give the schema a table with a column for each",
         ]
-        lines += [f"# transaction = {spell(pair[0])}", f"# item = {spell(pair[1])}"]
+        lines += ["# attribute, and make it from such a table."]
+    elif (pair := looks_long(table.columns)) is not None:
+        lines += ["#", "# Each row may have a transaction and one of its items. If so, keep only these lines:"]
+        lines += ["# [table]", f"# transaction = {spell(pair[0])}", f"# item = {spell(pair[1])}"]
         lines += [f"# [columns.{spell(pair[1])}]", '# kind = "categorical"']
     flags = all(column.is_flag() for column in table.columns)
     plain = [IN_HEADER.sub(r"\1", column.name).strip().casefold() for column in table.columns]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedslim.data import columns
 from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, in_order
 from fedslim.data.discretise import number_label
 from fedslim.data.guessing import MANY, missing_code
@@ -49,24 +50,17 @@ class ColumnValues:
 
 def read_column(column: Column, rule: ColumnRule, missing: Sequence[str], unit: str | None = None) -> ColumnValues:
     """Read a column by its rule; `missing` are spellings of a missing value in all columns, `unit` that of the site."""
-    codes, distinct = column.distinct()
-    reading = ColumnValues(codes)
+    reading = ColumnValues(column.codes)
     gone = _USUAL | {text.strip().casefold() for text in (*missing, *rule.missing)}
-    texts = [text_of_value(value) for value in distinct]
-    used = np.zeros(len(texts) + 1, bool)
-    used[codes] = True
-    known = [
-        text if here and text.casefold() not in gone else None for text, here in zip(texts, used[:-1], strict=True)
-    ]
+    texts = map(text_of_value, column.values)
+    known = [None if text.casefold() in gone else text for text in texts]
     _READERS[rule.kind](reading, known, rule, unit)
     return reading
 
 
 def text_of_value(value: Any) -> str:
     """Return how a distinct value of a column is read."""
-    if not isinstance(value, str):
-        return str(value) if isinstance(value, bool) else number_label(value)
-    return value if value.isascii() else unicodedata.normalize("NFC", value)
+    return unicodedata.normalize("NFC", columns.text_of_value(value))
 
 
 def _refuse(reading: ColumnValues, wrong: Sequence[str], what: str, remedy: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.toml.keys import key
+from fedslim.toml.keys import key, optional_key
 from fedslim.toml.values import ascending, finite, one_of, switch, table_of, texts, title, whole
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ _OTHER = one_of("other", "error")
 
 @dataclass(frozen=True)
 class TableRule:
-    """The table `[table]`."""
-
-    HEADING: ClassVar[str] = "What holds for the whole table."
+    """What holds for the whole table."""
 
     missing: tuple[str, ...] = key(
         _NAMES,
@@ -37,22 +35,19 @@ class TableRule:
         'What a category becomes that an earlier preparation did not know: "other" or an "error".',
         default="other",
     )
-    transaction: str | None = key(
+    transaction: str | None = optional_key(
         _NAME,
         "For a long table, with a row for each pair of a transaction and an item: the column of transactions.",
-        default=None,
-        example="visit",
+        "visit",
     )
-    item: str | None = key(
-        _NAME, "For a long table: the column of items. Its values alone name the items.", default=None, example="code"
+    item: str | None = optional_key(
+        _NAME, "For a long table: the column of items. Its values alone name the items.", "code"
     )
 
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """A table `[columns.NAME]`."""
-
-    HEADING: ClassVar[str] = "A column, by the name that its items have; one such table for each column."
+    """A column, by the name that its items have; one such table for each column."""
 
     kind: str = key(
         one_of(*KINDS),
@@ -68,11 +63,10 @@ class ColumnRule:
         default=(),
     )
     unknown: str = key(_OTHER, 'What a value outside `categories` becomes: "other" or an "error".', default="error")
-    synonyms: Mapping[str, tuple[str, ...]] | None = key(
+    synonyms: Mapping[str, tuple[str, ...]] | None = optional_key(
         table_of(_NAMES),
         "Other spellings of a category, or of true and false in a boolean column.",
-        default=None,
-        example={"female": ["f", "w"]},
+        {"female": ["f", "w"]},
     )
     fold_case: bool = key(
         switch,
@@ -80,23 +74,21 @@ class ColumnRule:
         "`categories` or `synonyms` spells them.",
         default=True,
     )
-    cap: int | None = key(
+    cap: int | None = optional_key(
         whole(1, MAX_CATEGORIES),
         'The most categories to keep, by the rows of all members; the rest becomes "other".',
-        default=None,
-        example=20,
+        20,
     )
-    unit: str | None = key(_NAME, "The unit of a numeric column.", default=None, example="g/dL")
-    units: Mapping[str, float] | None = key(
+    unit: str | None = optional_key(_NAME, "The unit of a numeric column.", "g/dL")
+    units: Mapping[str, float] | None = optional_key(
         table_of(finite(above=0)),
         "Other units that a member may have, with the "
         'factor to the unit of the schema. A member names its unit in the header, as in "hb (g/L)", or by '
         "`alias_units`.",
-        default=None,
-        example={"g/L": 0.1},
+        {"g/L": 0.1},
     )
-    alias_units: Mapping[str, str] | None = key(
-        table_of(_NAME), "Aliases that tell the unit of their column.", default=None, example={"hb_g_per_l": "g/L"}
+    alias_units: Mapping[str, str] | None = optional_key(
+        table_of(_NAME), "Aliases that tell the unit of their column.", {"hb_g_per_l": "g/L"}
     )
     bins: int = key(
         whole(2, MAX_BINS),
@@ -106,29 +98,23 @@ class ColumnRule:
     cuts: tuple[float, ...] = key(
         ascending(1, MAX_BINS), "Fixed cuts, instead of `bins`. A value at a cut is above it.", default=()
     )
-    resolution: float | None = key(
+    resolution: float | None = optional_key(
         finite(above=0),
         "Cuts are rounded to multiples of this number. Without it, a cut is the exact value of some row.",
-        default=None,
-        example=0.1,
+        0.1,
     )
-    range: tuple[float, ...] | None = key(
+    range: tuple[float, ...] | None = optional_key(
         ascending(2, 2),
         "The plausible values. Values outside are reported; if the median is outside, the table does not fit.",
-        default=None,
-        example=[3, 25],
+        [3, 25],
     )
-    decimal: str | None = key(
-        one_of(".", ","),
-        "The decimal mark of numbers in text; by default the one that fits all values.",
-        default=None,
-        example=",",
+    decimal: str | None = optional_key(
+        one_of(".", ","), "The decimal mark of numbers in text; by default the one that fits all values.", ","
     )
-    date_format: str | None = key(
+    date_format: str | None = optional_key(
         _NAME,
         "How dates are written, if not as 2026-03-31, 31.03.2026 or 2026/03/31; with the codes of strftime.",
-        default=None,
-        example="%m/%d/%Y",
+        "%m/%d/%Y",
     )
     part: str = key(
         one_of("year", "month", "weekday"),

@@ -121,22 +121,46 @@ def put_sketch(
     size: int,
     seed: int,
     universe: int,
-    stride: int,
-    offset: int,
     places: np.ndarray,
     counts: np.ndarray,
-) -> int:
-    """Add entries to a sketch, at `offset + stride · place`; return the index of the first invalid one, or -1.
-
-    A cell has `size` words.
-    """
+) -> bool:
+    """Add entries to a sketch, whose cells have `size` words; return whether they are valid."""
     for k in range(len(places)):
-        place = offset + stride * np.int64(places[k])
+        place = np.int64(places[k])
         if counts[k] < 0 or place < 0 or place >= universe:
-            return np.int64(k)
+            return False
         if counts[k] != 0:
             _add(out, np.int64(per_table), np.int64(size), np.uint64(seed), np.uint64(place), np.uint64(counts[k]))
-    return np.int64(-1)
+    return True
+
+
+@njit
+def put_pairs(
+    out: np.ndarray,
+    per_table: int,
+    size: int,
+    seed: int,
+    universe: int,
+    ends: np.ndarray,
+    slots: np.ndarray,
+    even: np.ndarray,
+    odd: np.ndarray,
+) -> bool:
+    """The same for several parts of the universe, of equal size: slot s of a part has the places 2s and 2s + 1 in it.
+
+    The slots of part r end before ends[r].
+    """
+    k, span = np.int64(0), universe // len(ends)
+    for r in range(len(ends)):
+        while k < ends[r]:
+            slot = np.int64(slots[k])
+            if even[k] < 0 or odd[k] < 0 or slot < 0 or 2 * slot >= span:
+                return False
+            for place, count in ((r * span + 2 * slot, even[k]), (r * span + 2 * slot + 1, odd[k])):
+                if count != 0:
+                    _add(out, np.int64(per_table), np.int64(size), np.uint64(seed), np.uint64(place), np.uint64(count))
+            k += 1
+    return True
 
 
 @inlined

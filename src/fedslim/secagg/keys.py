@@ -43,15 +43,13 @@ class AgreementKey:
     def from_random(cls, entropy: bytes) -> AgreementKey:
         """Create a key from 32 bytes of a cryptographic random source."""
         if len(entropy) != KEY_BYTES:
-            msg = f"a key needs {KEY_BYTES} random bytes, not {len(entropy)}"
-            raise KeyAgreementError(msg)
+            raise KeyAgreementError(f"a key needs {KEY_BYTES} random bytes, not {len(entropy)}")
         return cls(X25519PrivateKey.from_private_bytes(entropy))
 
     def agree(self, own: str, peer: str, peer_public: bytes, *, run: bytes) -> PairSecret:
         """Return the secret shared with a peer; both sides get the same one."""
         if own == peer or peer_public == self.public:
-            msg = f"member {own!r} cannot agree on a secret with itself"
-            raise KeyAgreementError(msg)
+            raise KeyAgreementError(f"member {own!r} cannot agree on a secret with itself")
         shared = self._exchanged.get(peer_public)
         if shared is None:
             shared = self._exchanged[peer_public] = _exchange(self._private, peer, peer_public)

@@ -50,8 +50,7 @@ class MaskLabel:
             ("part", self.part, PART_BYTES),
         ):
             if not 0 <= value < 1 << (8 * size):
-                msg = f"the {name} of a mask must be between 0 and {(1 << (8 * size)) - 1}, not {value}"
-                raise MaskReuseError(msg)
+                raise MaskReuseError(f"the {name} of a mask must be between 0 and {(1 << (8 * size)) - 1}, not {value}")
 
 
 def place(label: MaskLabel, about: bytes) -> bytes:
@@ -78,8 +77,7 @@ class Masker:
 
     def __init__(self, own: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
         if own in secrets:
-            msg = f"member {own!r} has a secret with itself; give members different names"
-            raise KeyAgreementError(msg)
+            raise KeyAgreementError(f"member {own!r} has a secret with itself; give members different names")
         self.own = own
         keys = {
             peer: HKDFExpand(hashes.SHA256(), 16, LABEL + purpose.encode()).derive(secret.key)
@@ -92,8 +90,7 @@ class Masker:
     def mask(self, words: Words, label: MaskLabel, *, about: bytes) -> bytes:
         """Return the masked words as bytes. Each label must be greater than the last one."""
         if self._last is not None and label <= self._last:
-            msg = f"{label} does not come after {self._last}; a mask must not be used twice"
-            raise MaskReuseError(msg)
+            raise MaskReuseError(f"{label} does not come after {self._last}; a mask must not be used twice")
         self._last = label
         length = len(words)
         steps = -(-length // WORDS_IN_STEP)
@@ -116,8 +113,7 @@ class MaskedSum:
         self._missing = set(members)
         self._members = frozenset(self._missing)
         if not self._members:
-            msg = "a sum needs at least one member"
-            raise MembershipError(msg)
+            raise MembershipError("a sum needs at least one member")
         self._total = np.zeros(length, np.uint64)
 
     @property
@@ -128,14 +124,11 @@ class MaskedSum:
     def add(self, member: str, data: bytes) -> None:
         """Add a member's vector; each member may answer once."""
         if member not in self._members:
-            msg = f"{member!r} is not a member of this round; its answer is rejected"
-            raise MembershipError(msg)
+            raise MembershipError(f"{member!r} is not a member of this round; its answer is rejected")
         if member not in self._missing:
-            msg = f"{member!r} has already answered this round; the second answer is rejected"
-            raise MembershipError(msg)
+            raise MembershipError(f"{member!r} has already answered this round; the second answer is rejected")
         if len(data) != WORD_BYTES * len(self._total):
-            msg = f"{member!r} sent {len(data)} bytes instead of {WORD_BYTES * len(self._total)}"
-            raise RingError(msg)
+            raise RingError(f"{member!r} sent {len(data)} bytes instead of {WORD_BYTES * len(self._total)}")
         self._total += np.frombuffer(data, "<u8")
         self._missing.remove(member)
 

@@ -41,18 +41,15 @@ class Ring:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS:
-            msg = f"a ring has 1 to {MAX_BITS} bits, not {self.bits}"
-            raise RingError(msg)
+            raise RingError(f"a ring has 1 to {MAX_BITS} bits, not {self.bits}")
         if not 0 <= self.bound < 1 << self.bits:
-            msg = f"sums up to {self.bound} do not fit a ring of {self.bits} bits; use Ring.for_sums_up_to"
-            raise RingError(msg)
+            raise RingError(f"sums up to {self.bound} do not fit a ring of {self.bits} bits; use Ring.for_sums_up_to")
 
     @classmethod
     def for_sums_up_to(cls, bound: int) -> Ring:
         """Return the smallest ring in which no sum up to this bound wraps around."""
         if bound < 0:
-            msg = f"a bound cannot be negative: {bound}"
-            raise RingError(msg)
+            raise RingError(f"a bound cannot be negative: {bound}")
         return cls(max(1, bound.bit_length()), bound)
 
     def words(self, length: int) -> int:
@@ -67,8 +64,7 @@ class Ring:
         """Return the sums in a vector; raise `RingError` if one exceeds the bound."""
         counts = np.empty(length, np.int64)
         if len(words) != self.words(length):
-            msg = f"{length} counts of {self.bits} bits take {self.words(length)} words, not {len(words)}"
-            raise RingError(msg)
+            raise RingError(f"{length} counts of {self.bits} bits take {self.words(length)} words, not {len(words)}")
         if not kernels.read_lanes(words, self.bits, counts) or (length and int(counts.max()) > self.bound):
             msg = (
                 f"a sum exceeds its bound of {self.bound}: a member sent a wrong answer, or the masks do not cancel; "
@@ -95,8 +91,7 @@ def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     """Add several vectors one after another, row r in a ring of `bits[r]` bits; its entries end before `ends[r]`."""
     bad = kernels.put_rows(words, bits, length, ends, places, counts)
     if bad >= 0:
-        msg = f"place {int(places[bad])} is out of range; each vector has {length} places"
-        raise RingError(msg)
+        raise RingError(f"place {int(places[bad])} is out of range; each vector has {length} places")
 
 
 class Fields:
@@ -104,8 +99,7 @@ class Fields:
 
     def __init__(self, widths: NDArray[np.uint8]) -> None:
         if len(widths) and not 1 <= int(widths.min()) <= int(widths.max()) <= MAX_BITS:
-            msg = f"fields have 1 to {MAX_BITS} bits"
-            raise RingError(msg)
+            raise RingError(f"fields have 1 to {MAX_BITS} bits")
         self._widths = widths
         self.word_of = np.empty(len(widths), np.int64)
         """The word of each field: a sum that is too large for its field spoils others in the same word."""
@@ -146,11 +140,9 @@ class Sketch:
 
     def __post_init__(self) -> None:
         if not 1 <= self.universe <= MAX_PLACES:
-            msg = f"a sketch covers 1 to {MAX_PLACES} places, not {self.universe}"
-            raise RingError(msg)
+            raise RingError(f"a sketch covers 1 to {MAX_PLACES} places, not {self.universe}")
         if not 1 <= self.per_table <= MAX_PLACES:
-            msg = f"a sketch has 1 to {MAX_PLACES} cells per table, not {self.per_table}"
-            raise RingError(msg)
+            raise RingError(f"a sketch has 1 to {MAX_PLACES} cells per table, not {self.per_table}")
 
     @classmethod
     def for_entries(cls, entries: int, universe: int, *, seed: int = 0, wide: bool = False) -> Sketch:
@@ -162,20 +154,29 @@ class Sketch:
         """The number of words of the sketch."""
         return int((1 + self.wide) * kernels.TABLES * self.per_table + kernels.CHECK_WORDS)
 
-    def put(
+    @property
+    def _form(self) -> tuple[int, int, int, int]:
+        return self.per_table, 1 + self.wide, self.seed, self.universe
+
+    def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
+        """Add a member's entries."""
+        self._check(valid=kernels.put_sketch(words, *self._form, places, counts))
+
+    def put_pairs(
         self,
         words: Words,
-        places: NDArray[np.int32],
-        counts: NDArray[np.int64],
-        *,
-        stride: int = 1,
-        offset: int = 0,
+        ends: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        even: NDArray[np.int64],
+        odd: NDArray[np.int64],
     ) -> None:
-        """Add a member's entries, each at `offset + stride · place`."""
-        form = (self.per_table, 1 + self.wide, self.seed, self.universe)
-        if kernels.put_sketch(words, *form, stride, offset, places, counts) >= 0:
-            msg = f"entries must be nonnegative counts at places below {self.universe}"
-            raise RingError(msg)
+        """Add a member's entries in several parts: slot s of a part has two places, those of part r end at ends[r]."""
+        if len(ends):
+            self._check(valid=kernels.put_pairs(words, *self._form, ends, slots, even, odd))
+
+    def _check(self, *, valid: bool) -> None:
+        if not valid:
+            raise RingError(f"entries must be nonnegative counts at places below {self.universe}")
 
     def read(self, words: Words) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
         """Return the entries of a sum in ascending order of places; None if there are too many for this sketch.
@@ -183,12 +184,10 @@ class Sketch:
         Entries may be negative if a sketch was subtracted: that of the entries that were expected.
         """
         if len(words) != self.words:
-            msg = f"a sketch of {self.per_table} cells per table takes {self.words} words, not {len(words)}"
-            raise RingError(msg)
+            raise RingError(f"a sketch of {self.per_table} cells per table takes {self.words} words, not {len(words)}")
         most = int(kernels.TABLES) * self.per_table
         places, counts = np.empty(most, np.int32), np.empty(most, np.int64)
-        form = (self.per_table, 1 + self.wide, self.seed, self.universe)
-        found = kernels.read_sketch(words.copy(), *form, places, counts)
+        found = kernels.read_sketch(words.copy(), *self._form, places, counts)
         if found < 0:
             return None
         order = np.argsort(places[:found])

@@ -5,16 +5,18 @@
     file.digest()                           # equal if and only if two parties agreed on the same settings
 
 Everybody has a copy. It contains no secrets. Everything in it is checked, and an unknown key is an error: otherwise a
-misspelt limit would silently not apply. Each key is declared once, below, with its check and its help text;
-`new_federation.py` generates new files from these declarations.
+misspelt limit would silently not apply. `federation_keys.py` declares each key once, with its check and its help text.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
-from dataclasses import asdict, dataclass, replace
+import secrets
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
@@ -22,125 +24,91 @@ from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.protocol.preparation import Outline
-from fedslim.settings.federation_keys import (
-    FEWEST_MEMBERS,
-    ONLY_X,
-    SECTIONS,
-    UNMASKED,
-    AgreedSchema,
-    Federation,
-    ItemSettings,
-    Limits,
-    Log,
-    Metrics,
-    ServerAddress,
-    Timeouts,
-)
+from fedslim.settings import federation_keys as keys
+from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X, SECTIONS
 from fedslim.toml import values
-from fedslim.toml.keys import parse, read, unknown
+from fedslim.toml.keys import SettingsFile, unknown
+from fedslim.toml.keys import value as value_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.schema import Schema
 
 AGREEMENT = b"fedslim fed 6"
-WHAT, BEGIN = "a federation file", "fedslim federation init"
-ABOUT = (
-    "The settings of a federation. Every member and the server have a copy of this file; it contains no secrets. "
-    "`fedslim federation check` prints a digest of the tables that must be identical everywhere: compare it with the "
-    "others. To set an optional key that is commented out, remove the # in front of it."
-)
-
-
 AGREED = ("federation", "items", "schema", "limits")
 """The tables that must be identical everywhere; the others may differ between parties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FederationFile:
+class FederationFile(SettingsFile):
     """A federation file, read and checked; its paths are absolute."""
 
-    path: Path
-    federation: Federation
-    server: ServerAddress
-    items: ItemSettings
-    schema: AgreedSchema
-    limits: Limits
-    timeouts: Timeouts
-    log: Log
-    metrics: Metrics
+    TABLES: ClassVar = SECTIONS
+    WHAT: ClassVar = "a federation file"
+    BEGIN: ClassVar = "fedslim federation init"
+    ABOUT: ClassVar = (
+        "The settings of a federation. Every member and the server have a copy of this file; it contains no secrets. "
+        "`fedslim federation check` prints a digest of the tables that must be identical everywhere: compare it with "
+        "the others. To set an optional key that is commented out, remove the # in front of it."
+    )
 
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> FederationFile:
-        """Read a file and check everything in it.
+    federation: keys.Federation
+    server: keys.ServerAddress
+    items: keys.ItemSettings
+    schema: keys.AgreedSchema
+    limits: keys.Limits
+    timeouts: keys.Timeouts
+    log: keys.Log
+    metrics: keys.Metrics
 
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
-        path = real_path(path)
-        return cls._from_tables(path, read(path, SECTIONS, WHAT, BEGIN))
-
-    @classmethod
-    def parse(cls, data: bytes, path: Path) -> FederationFile:
-        """Do the same with the content of a file that is, or will be, at `path`."""
-        return cls._from_tables(path, parse(data, path, SECTIONS, WHAT, BEGIN))
-
-    @classmethod
-    def _from_tables(cls, path: Path, tables: dict[str, Any]) -> FederationFile:
-        file = cls(path=path, **tables)
-        file._check_items()
-        file._check_limits()
-        return file
+    def check_together(self) -> None:
+        """Check the items, the schema and the limits."""
+        self._check_items()
+        self._check_limits()
 
     def _check_items(self) -> None:
         """Require one of the two: members with different secrets share no ids, so every sum is one member's count."""
         if self.items.vocabulary_digest is None and self.items.secret_fingerprint is None:
-            msg = (
+            raise ConfigurationError(
                 f"{self.path}: items.secret_fingerprint: missing, so members with different secrets would go "
                 "unnoticed; run `fedslim vocabulary show members.secret` at a member and add its output below [items]"
             )
-            raise ConfigurationError(msg)
         schema = self.schema
         if (schema.digest is None) != (schema.outline is None):
             lacking = "digest" if schema.digest is None else "outline"
             msg = f"{self.path}: schema.{lacking}: missing; copy what `fedslim federation init --schema` writes"
             raise ConfigurationError(msg)
         if schema.digest is not None and self.items.vocabulary_digest is not None:
-            msg = (
+            raise ConfigurationError(
                 f"{self.path}: items.vocabulary_digest: with a schema, the members agree on the vocabulary in the "
                 "preparation; leave it out, or leave out [schema]"
             )
-            raise ConfigurationError(msg)
 
     def _check_limits(self) -> None:
         """Refuse limits that the variant does not support: they would look as if they applied."""
         variant, members = self.federation.variant, len(self.federation.members)
         if self.limits.min_members_with > members:
-            msg = (
+            raise ConfigurationError(
                 f"{self.path}: limits.min_members_with: {self.limits.min_members_with} cannot be used; write at most "
                 f"{members}, the number of members"
             )
-            raise ConfigurationError(msg)
         for name, free in ONLY_X.items():
             if variant != "x" and getattr(self.limits, name) != free:
                 without = "leave it out" if free is None else f"write {name} = {values.spell(free)}"
-                msg = (
+                raise ConfigurationError(
                     f"{self.path}: limits.{name}: {variant} does not support it, only x does; {without}, or change "
                     "federation.variant"
                 )
-                raise ConfigurationError(msg)
 
     # -- what the protocol uses ---------------------------------------------------------------------------------
 
     @property
     def masked(self) -> bool:
-        """Whether members mask every count they send."""
-        return self.federation.variant != UNMASKED
+        """Whether members mask every count they send; in so the server sees every member's counts."""
+        return self.federation.variant != "so"
 
     @property
     def prepares(self) -> bool:
@@ -159,43 +127,29 @@ class FederationFile:
         )
 
     def without(self, left: Iterable[str]) -> FederationFile:
-        """Return the file of the members that stay.
-
-        Raises:
-            RunError: The others stop, or too few members stay.
-        """
+        """Return the file of the members that stay."""
         gone = sorted(left)
         members = tuple(name for name in self.federation.members if name not in gone)
         if gone and self.schema.on_departure == "stop":
-            msg = (
+            raise RunError(
                 f"{', '.join(map(repr, gone))} left after the preparation, sharing too little with the others; check "
                 "the data there, or agree on schema.on_departure, and start again in a new run folder"
             )
-            raise RunError(msg)
-        if len(members) < max(FEWEST_MEMBERS, self.limits.min_members_with):
-            msg = f"{', '.join(map(repr, gone))} left after the preparation, and too few members stay"
-            raise RunError(msg)
+        if len(members) < max(keys.FEWEST_MEMBERS, self.limits.min_members_with):
+            raise RunError(f"{', '.join(map(repr, gone))} left after the preparation, and too few members stay")
         return replace(self, federation=replace(self.federation, members=members))
 
     def settings(self, preparation: bytes = b"") -> Settings:
         """Return the settings that the server announces; members take part only if theirs are equal."""
-        limits = self.limits
+        limits = asdict(self.limits)
+        del limits["max_time"]  # the server alone keeps the time
         return Settings(
             self.federation.variant,
             masked=self.masked,
-            max_transactions=limits.max_transactions,
             share_labels=self.items.share_labels,
-            max_rounds=limits.max_rounds,
-            pruning=limits.pruning,
-            max_itemset_size=limits.max_itemset_size,
-            min_support=limits.min_support,
-            min_count=limits.min_count,
-            min_members_with=limits.min_members_with,
-            width=limits.width,
-            effort=limits.effort,
-            seed=limits.seed,
             schema=bytes.fromhex(self.schema.digest or ""),
             preparation=preparation,
+            **limits,
         )
 
     def digest(self) -> bytes:
@@ -208,43 +162,29 @@ class FederationFile:
     # -- what a member checks -----------------------------------------------------------------------------------
 
     def check_member(self, name: str) -> None:
-        """Check that `name` is a member of this federation.
-
-        Raises:
-            ConfigurationError: It is not.
-        """
+        """Check that `name` is a member of this federation."""
         if name not in self.federation.members:
             problem = f"federation.members: {name!r:.65} is not a member"
             raise unknown(self.path, problem, name, list(self.federation.members))
 
     def check_items(self, secret: ItemSecret, vocabulary: Vocabulary | None) -> None:
-        """Check a member's secret and vocabulary against the file, as far as the file specifies them.
-
-        Raises:
-            ConfigurationError: They differ from the file.
-        """
+        """Check a member's secret and vocabulary against the file, as far as the file specifies them."""
         items = self.items
         if items.secret_fingerprint not in {None, secret.fingerprint}:
-            msg = (
+            raise ConfigurationError(
                 f"{self.path}: items.secret_fingerprint is {items.secret_fingerprint}, but this member's secret has "
                 f"{secret.fingerprint}; get the members' secret from another member"
             )
-            raise ConfigurationError(msg)
         ours = None if vocabulary is None or self.prepares else vocabulary.digest.hex()
         if items.vocabulary_digest != ours:
-            msg = (
+            raise ConfigurationError(
                 f"{self.path}: items.vocabulary_digest is {items.vocabulary_digest or 'not set'}, but "
                 f"{f'the vocabulary of this member has {ours}' if ours else 'this member was given no vocabulary'}; "
                 "all members and this file must use the same vocabulary, or none"
             )
-            raise ConfigurationError(msg)
 
     def check_schema(self, schema: Schema | None) -> None:
-        """Check that a member's schema is the one of this file.
-
-        Raises:
-            ConfigurationError: It is another one, or only one of the two has a schema.
-        """
+        """Check that a member's schema is the one of this file."""
         ours = None if schema is None else schema.digest().hex()
         if ours == self.schema.digest and (schema is None or str(Outline.of(schema)) == self.schema.outline):
             return
@@ -258,3 +198,113 @@ class FederationFile:
         else:
             msg = f"{self.path}: the members agreed on a schema (schema.digest); name it with --schema"
         raise ConfigurationError(msg)
+
+
+def write_template(  # noqa: PLR0913  # every setting that has no default
+    path: str | os.PathLike[str],
+    name: str,
+    members: Sequence[str],
+    variant: str = "x",
+    *,
+    host: str = "localhost",
+    port: int = keys.DEFAULT_PORT,
+    identity: str | None = None,
+    chosen: Mapping[str, Any] = MappingProxyType({}),
+) -> FederationFile:
+    """Write a new, valid federation file with every key and its help text; without `identity`, its id is random.
+
+    `chosen` has values of other keys, by dotted name; `items.secret_fingerprint` or `items.vocabulary_digest` is
+    required. An existing file is kept, because signatures may be bound to its id.
+    """
+    path = real_path(path)
+    defaults = {each.name: each.default for each in fields(keys.Limits)}
+    free = {f"limits.{name}": off for name, off in ONLY_X.items() if off != defaults[name]}
+    given: dict[str, Any] = {
+        "federation.name": name,
+        "federation.id": secrets.token_hex(keys.ID_BYTES) if identity is None else identity,
+        "federation.variant": variant,
+        "federation.members": list(members),
+        "server.host": host,
+        "server.port": port,
+        **({} if variant == "x" else free),
+        **chosen,
+    }
+    for dotted, value in given.items():
+        section, _, key_name = dotted.partition(".")
+        declared = next(field for field in fields(SECTIONS[section]) if field.name == key_name)
+        value_of(path, dotted, declared, {key_name: value})
+    return FederationFile.write(path, given)
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+
+class Weakness(NamedTuple):
+    """A key of the file, and what its value reveals beyond sums over several members."""
+
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}"
+
+
+def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
+    """Return warnings about settings that reveal more than sums over several members, in the order of the keys.
+
+    The file is still valid: a federation may have good reasons for such settings.
+    """
+    agreed, items, limits = file.federation, file.items, file.limits
+    limit = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
+    found = (
+        (
+            agreed.variant == "sa",
+            "federation.variant",
+            "in sa the server sees who proposes which pairs, and the counts of pairs that only one member proposes",
+        ),
+        (agreed.variant == "so", "federation.variant", "in so the server sees every count of every member"),
+        (
+            len(agreed.members) < keys.SAFE_MEMBERS,
+            "federation.members",
+            "with two members, each can subtract its own counts from the sums and knows the other's",
+        ),
+        (
+            file.schema.on_departure == "continue",
+            "schema.on_departure",
+            "if a member leaves after the preparation, the server can compute how many values it has in each interval",
+        ),
+        (
+            items.vocabulary_digest is None and not file.prepares,
+            "items.vocabulary_digest",
+            "not set: the server learns who has which ids, and the counts of ids that only one member has",
+        ),
+        (items.share_labels == "server", "items.share_labels", "members send the labels of their items to the server"),
+        (
+            limits.max_rounds > keys.MAX_ROUNDS,
+            "limits.max_rounds",
+            f"the server may ask {limits.max_rounds:,} questions, more than the default of {keys.MAX_ROUNDS:,}",
+        ),
+        (
+            limits.min_count < MIN_COUNT,
+            "limits.min_count",
+            f"{limit}, so results may be about fewer than {MIN_COUNT} transactions, possibly of a single person",
+        ),
+        (
+            limits.min_members_with < MIN_MEMBERS_WITH,
+            "limits.min_members_with",
+            "an itemset of a single member is published with that member's count",
+        ),
+        (
+            file.metrics.port is not None and not _is_loopback(file.metrics.host),
+            "metrics.host",
+            f"anybody who can reach {file.metrics.host} can see the progress of the run, without a certificate",
+        ),
+    )
+    return tuple(Weakness(key, text) for applies, key, text in found if applies)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,13 +1,13 @@
 """The keys of a federation file: each declared once, with its check and its help text.
 
-`federation_file.py` reads files, `new_federation.py` generates new ones from these declarations.
+`federation_file.py` reads files, and writes new ones from these declarations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from fedslim.data.vocabulary import DIGEST_BYTES, FINGERPRINT_BYTES
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
@@ -15,11 +15,13 @@ from fedslim.protocol.preparation import Outline
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS, MAX_SEED
 from fedslim.toml import values
-from fedslim.toml.keys import key
+from fedslim.toml.keys import key, optional_key
 
 ID_BYTES = 16
 FEWEST_MEMBERS = 2
 """With a single member, every sum would be that member's own count."""
+SAFE_MEMBERS = 3
+"""With two members, each can subtract its own count from a sum and knows the other's."""
 
 DEFAULT_PORT = 7443
 MAX_NAME_LENGTH = 100
@@ -33,15 +35,9 @@ MIN_MEMBERS_WITH = 2
 DAY = 86_400.0
 YEAR = 366 * DAY
 
-UNMASKED = "so"
-"""The variant in which the server sees every member's counts."""
-
 ONLY_X = {"pruning": True, "max_itemset_size": None, "min_support": 1, "width": 1, "min_count": 1}
 ONLY_X |= {"min_members_with": 1, "effort": 1, "seed": 0}
 """Limits that only x supports, each with the value that switches it off."""
-
-ON_BY_DEFAULT = ("width", "min_count", "min_members_with")
-"""Those whose default does not switch them off: files for sa and so have to write another value."""
 
 
 def _outline(value: Any) -> str:
@@ -53,9 +49,7 @@ def _outline(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federation:
-    """Who mines together, and how."""
-
-    HEADING: ClassVar = "Who mines together, and how. Must be identical everywhere."
+    """Who mines together, and how. Must be identical everywhere."""
 
     name: str = key(values.title(MAX_NAME_LENGTH), "The name of this federation, for people.")
     id: str = key(
@@ -77,9 +71,7 @@ class Federation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where the server is."""
-
-    HEADING: ClassVar = "Where the server is. May differ between members, for example behind a proxy."
+    """Where the server is. May differ between members, for example behind a proxy."""
 
     host: str = key(values.host, "The server's host name or IP address, as in its certificate.")
     port: int = key(values.whole(1, values.MAX_PORT), "The server's port.", default=DEFAULT_PORT)
@@ -92,24 +84,20 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemSettings:
-    """How items are identified."""
+    """How items are identified: see `fedslim vocabulary`. Must be identical everywhere."""
 
-    HEADING: ClassVar = "How items are identified: see `fedslim vocabulary`. Must be identical everywhere."
-
-    vocabulary_digest: str | None = key(
+    vocabulary_digest: str | None = optional_key(
         values.hexadecimal(2 * DIGEST_BYTES, "the digest that `fedslim vocabulary show` prints"),
         "The digest of the vocabulary that the members agreed on, as printed by `fedslim vocabulary show`. Without it, "
         "the server merges the ids of all members, and learns which member has which; secret_fingerprint is then "
         "required.",
-        default=None,
-        example="0" * (2 * DIGEST_BYTES),
+        "0" * (2 * DIGEST_BYTES),
     )
-    secret_fingerprint: str | None = key(
+    secret_fingerprint: str | None = optional_key(
         values.hexadecimal(2 * FINGERPRINT_BYTES, "the fingerprint that `fedslim vocabulary show` prints"),
         "The fingerprint of the members' secret, as printed by `fedslim vocabulary show`. A member with a different "
         "secret stops before it sends anything. Never write the secret itself into this file.",
-        default=None,
-        example="0" * (2 * FINGERPRINT_BYTES),
+        "0" * (2 * FINGERPRINT_BYTES),
     )
     share_labels: Literal["none", "members", "server"] = key(
         values.one_of("none", "members", "server"),
@@ -122,25 +110,21 @@ class ItemSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreedSchema:
-    """The schema that the members agreed on, if any."""
+    """The schema of all members' tables: see `fedslim schema`.
 
-    HEADING: ClassVar = (
-        "The schema of all members' tables: see `fedslim schema`. With it, the members agree on cuts and vocabulary in "
-        "a preparation before the search. Must be identical everywhere."
-    )
+    With it, the members agree on cuts and vocabulary in a preparation before the search. Must be identical everywhere.
+    """
 
-    digest: str | None = key(
+    digest: str | None = optional_key(
         values.hexadecimal(2 * DIGEST_BYTES, "the digest that `fedslim schema show` prints"),
         "The digest of the schema. Only members need the schema itself.",
-        default=None,
-        example="0" * (2 * DIGEST_BYTES),
+        "0" * (2 * DIGEST_BYTES),
     )
-    outline: str | None = key(
+    outline: str | None = optional_key(
         _outline,
         "What the server has to know of the schema, as written by `fedslim federation init --schema`: the bins and the "
         "resolution of each column with bins, and each cap.",
-        default=None,
-        example="10/0.1 5 <=20",
+        "10/0.1 5 <=20",
     )
     on_departure: Literal["stop", "continue"] = key(
         values.one_of("stop", "continue"),
@@ -152,9 +136,7 @@ class AgreedSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a run may take, and what it may publish."""
-
-    HEADING: ClassVar = "How long a run may take, and what it may publish. Must be identical everywhere."
+    """How long a run may take, and what it may publish. Must be identical everywhere."""
 
     max_transactions: int = key(
         values.whole(1, MAX_TRANSACTIONS),
@@ -163,11 +145,8 @@ class Limits:
         "bytes at the start.",
         default=1 << 40,
     )
-    max_time: float | None = key(
-        values.seconds(0.001, YEAR),
-        "Stop after this many seconds, with the best code table so far.",
-        default=None,
-        example=3600,
+    max_time: float | None = optional_key(
+        values.seconds(0.001, YEAR), "Stop after this many seconds, with the best code table so far.", 3600
     )
     max_rounds: int = key(
         values.whole(1, LARGEST),
@@ -180,13 +159,11 @@ class Limits:
         "Variant x only: whether to remove itemsets from the code table that no longer save bits.",
         default=True,
     )
-    max_itemset_size: int | None = key(
-        values.whole(1, LARGEST), "Variant x only: the most items in an itemset.", default=None, example=8
+    max_itemset_size: int | None = optional_key(
+        values.whole(1, LARGEST), "Variant x only: the most items in an itemset.", 8
     )
     min_support: int = key(
-        values.whole(1, LARGEST),
-        "Variant x only: the smallest support of an itemset, over all members.",
-        default=1,
+        values.whole(1, LARGEST), "Variant x only: the smallest support of an itemset, over all members.", default=1
     )
     width: int = key(
         values.whole(1, MAX_WIDTH),
@@ -201,9 +178,7 @@ class Limits:
         default=1,
     )
     seed: int = key(
-        values.whole(0, MAX_SEED),
-        "Variant x only: the seed of the local search, from effort 3 on.",
-        default=0,
+        values.whole(0, MAX_SEED), "Variant x only: the seed of the local search, from effort 3 on.", default=0
     )
     min_count: int = key(
         values.whole(1, LARGEST),
@@ -223,8 +198,6 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """How long to wait, in seconds."""
-
-    HEADING: ClassVar = "How long to wait, in seconds."
 
     connect: float = key(
         values.seconds(0.001, DAY), "For each attempt of a member to connect to the server.", default=10.0
@@ -248,15 +221,10 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The operator's log; off by default."""
+    """The operator's log. Off unless a file is given."""
 
-    HEADING: ClassVar = "The operator's log. Off unless a file is given."
-
-    file: Path | None = key(  # noqa: RUF009  # as above
-        values.place,
-        "The log file. Relative paths start at the folder of this file.",
-        default=None,
-        example="fedslim.log",
+    file: Path | None = optional_key(  # noqa: RUF009  # as above
+        values.place, "The log file. Relative paths start at the folder of this file.", "fedslim.log"
     )
     level: Literal["debug", "info", "warning", "error"] = key(
         values.one_of("debug", "info", "warning", "error"),
@@ -267,11 +235,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Where metrics are served; nowhere by default."""
+    """Metrics for monitoring, over HTTP. Off unless a port is given."""
 
-    HEADING: ClassVar = "Metrics for monitoring, over HTTP. Off unless a port is given."
-
-    port: int | None = key(values.whole(1, values.MAX_PORT), "The port to listen on.", default=None, example=9464)
+    port: int | None = optional_key(values.whole(1, values.MAX_PORT), "The port to listen on.", 9464)
     host: str = key(
         values.host, "The address to listen on; by default only this machine can connect.", default="127.0.0.1"
     )

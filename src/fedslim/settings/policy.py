@@ -10,19 +10,17 @@ connects. An unknown key is an error: a misspelt permission would otherwise be l
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path
 from fedslim.errors import PolicyError
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_MEMBERS
-from fedslim.settings.federation_keys import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH
-from fedslim.settings.weaknesses import SAFE_MEMBERS
+from fedslim.settings.federation_keys import FEWEST_MEMBERS, LARGEST, MIN_COUNT, MIN_MEMBERS_WITH, SAFE_MEMBERS
 from fedslim.toml import values
-from fedslim.toml.keys import key, parse, template
+from fedslim.toml.keys import SettingsFile, key
 from fedslim.trust.keys import read_trusted
 
 if TYPE_CHECKING:
@@ -30,13 +28,6 @@ if TYPE_CHECKING:
 
 FILE = "policy.toml"
 LEDGER = "ledger.json"
-WHAT, BEGIN = "a member's policy", "fedslim policy init"
-ABOUT = (
-    "What this member allows, whatever a federation file, a server or a job asks for. This file belongs to the member "
-    "alone. Test it with `fedslim policy check FEDERATION`. A key that is left out has its strict default, the value "
-    "that `fedslim policy init` writes. Relative paths start at the folder of this file."
-)
-
 
 SHARED = ("none", "members", "server")
 """Who may learn labels, from the fewest to the most."""
@@ -56,9 +47,7 @@ def _fraction(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """The federations in which the member takes part."""
-
-    HEADING: ClassVar = "The federations in which this member takes part."
+    """The federations in which this member takes part."""
 
     min_members: int = key(
         values.whole(FEWEST_MEMBERS, MAX_MEMBERS),
@@ -112,9 +101,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptResults:
-    """What is stored of the results."""
-
-    HEADING: ClassVar = "What this member stores of the resulting code table."
+    """What this member stores of the resulting code table."""
 
     table: Literal["labels", "ids", "none"] = key(
         values.one_of("labels", "ids", "none"),
@@ -126,9 +113,7 @@ class KeptResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPlace:
-    """Where the ledger is."""
-
-    HEADING: ClassVar = "What this member has answered, on which data and with which members: see `fedslim ledger`."
+    """What this member has answered, on which data and with which members: see `fedslim ledger`."""
 
     file: Path = key(values.place, "The ledger file.", default=Path(LEDGER))  # noqa: RUF009  # a declaration
 
@@ -137,36 +122,35 @@ SECTIONS: dict[str, Any] = {"policy": Allowed, "results": KeptResults, "ledger":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberPolicy:
+class MemberPolicy(SettingsFile):
     """A member's policy, read and checked; its paths are absolute."""
 
-    path: Path
-    written: bool
+    TABLES: ClassVar = SECTIONS
+    WHAT: ClassVar = "a member's policy"
+    BEGIN: ClassVar = "fedslim policy init"
+    ABOUT: ClassVar = (
+        "What this member allows, whatever a federation file, a server or a job asks for. This file belongs to the "
+        "member alone. Test it with `fedslim policy check FEDERATION`. A key that is left out has its strict default, "
+        "the value that `fedslim policy init` writes. Relative paths start at the folder of this file."
+    )
+
+    written: bool = True
     """Whether the file exists; otherwise the strict defaults apply."""
     policy: Allowed
     results: KeptResults
     ledger: LedgerPlace
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> MemberPolicy:
-        """Read a file and check everything in it.
-
-        Raises:
-            DataError: The file does not exist, cannot be read, or can be changed by other users.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file that others cannot change, and check everything in it."""
         path = real_path(path)
-        return cls._parse(read_trusted(path, "this policy"), path, written=True)
+        return cls.parse(read_trusted(path, "this policy"), path)
 
     @classmethod
-    def find(cls, folder: str | os.PathLike[str]) -> MemberPolicy:
+    def find(cls, folder: str | os.PathLike[str]) -> Self:
         """Read the policy in a folder, or return the strict defaults if there is none."""
         path = real_path(folder) / FILE
-        return cls.read(path) if os.path.lexists(path) else cls._parse(b"", path, written=False)
-
-    @classmethod
-    def _parse(cls, data: bytes, path: Path, *, written: bool) -> MemberPolicy:
-        return cls(path=path, written=written, **parse(data, path, SECTIONS, WHAT, BEGIN))
+        return cls.read(path) if os.path.lexists(path) else replace(cls.parse(b"", path), written=False)
 
     def reasons(self, file: FederationFile) -> list[str]:
         """Return every reason not to take part in a federation, with the keys of both files; empty if it is allowed."""
@@ -189,30 +173,20 @@ class MemberPolicy:
         return found
 
     def check(self, file: FederationFile) -> None:
-        """Check that the policy allows a federation.
-
-        Raises:
-            PolicyError: It does not; the message gives every reason.
-        """
+        """Check that the policy allows a federation."""
         if found := self.reasons(file):
-            msg = (
+            raise PolicyError(
                 f"{self.name} does not allow {file.path}: {'; '.join(found)}; change the policy, or agree on another "
                 "federation file"
             )
-            raise PolicyError(msg)
 
     def check_transactions(self, transactions: int) -> None:
-        """Check that this member has enough data to take part.
-
-        Raises:
-            PolicyError: It has too few transactions.
-        """
+        """Check that this member has enough data to take part."""
         if transactions < self.policy.min_transactions:
-            msg = (
+            raise PolicyError(
                 f"{self.name} does not allow this run: policy.min_transactions is {self.policy.min_transactions}, but "
                 f"the data have {transactions} transactions"
             )
-            raise PolicyError(msg)
 
     @property
     def name(self) -> str:
@@ -221,15 +195,5 @@ class MemberPolicy:
 
 
 def write_policy(path: str | os.PathLike[str], **chosen: Any) -> MemberPolicy:
-    """Write a new policy with every key and its help text; `chosen` sets values by `table_key`.
-
-    Raises:
-        DataError: The file exists already.
-    """
-    path = real_path(path)
-    text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in chosen.items()}, ABOUT).encode()
-    policy = MemberPolicy(path=path, written=True, **parse(text, path, SECTIONS, WHAT, BEGIN))
-    make_folder_for(path)
-    with creating(path) as stream:
-        stream.write(text)
-    return policy
+    """Write a new policy with every key and its help text; `chosen` sets values by `table_key`."""
+    return MemberPolicy.write(path, {name.replace("_", ".", 1): value for name, value in chosen.items()}, private=True)

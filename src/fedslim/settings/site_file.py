@@ -10,40 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from fedslim.data.atomic import creating, make_folder_for
-from fedslim.data.textstream import is_file, real_path
+from fedslim.data.textstream import is_file
 from fedslim.settings.federation_keys import LARGEST
 from fedslim.settings.policy import MemberPolicy
 from fedslim.toml import values
-from fedslim.toml.keys import key, parse, read, template
-
-if TYPE_CHECKING:
-    import os
+from fedslim.toml.keys import SettingsFile, key, optional_key
 
 FILE = "fedslim-site.toml"
 """In the folder `local` of a site's NVFlare workspace."""
 
-WHAT, BEGIN = "a site file", "fedslim nvflare site"
-ABOUT = (
-    "The data and settings of this site for federations over NVFlare. This file stays at the site; no job can change "
-    "it. Relative paths start at the folder of this file. To set an optional key that is commented out, remove the # "
-    "in front of it."
-)
-REMOVED = {
-    "allow": (
-        "this table has moved to its own file; create it with `fedslim policy init policy.toml` in this folder, set "
-        "your limits there (smallest_group is now min_count), and remove [allow] here"
-    )
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Itself:
-    """The site and its federation."""
-
-    HEADING: ClassVar = "This site and its federation."
+    """This site and its federation."""
 
     name: str = key(values.member_name, "The name of this site in NVFlare, as in its certificate.")
     federation: Path = key(  # noqa: RUF009  # a declaration; a Path is immutable
@@ -54,65 +35,49 @@ class Itself:
     results: Path = key(  # noqa: RUF009
         values.place, "Where this site stores its code tables, in one folder per job.", default=Path("fedslim")
     )
-    policy: Path | None = key(  # noqa: RUF009
+    policy: Path | None = optional_key(  # noqa: RUF009
         values.place,
         "What this site allows: see `fedslim policy`. By default policy.toml beside this file, or, without that file, "
         "the strict defaults.",
-        default=None,
-        example="policy.toml",
+        "policy.toml",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """The site's data."""
-
-    HEADING: ClassVar = "This site's data: a file, as for `fedslim mine`."
+    """This site's data: a file, as for `fedslim mine`."""
 
     source: Path = key(values.place, "The data file.")  # noqa: RUF009
-    format: str | None = key(
+    format: str | None = optional_key(
         values.one_of("fimi", "csv", "tsv", "parquet", "jsonl", "excel"),
         "The format, if the file's extension does not tell it: fimi, csv, tsv, parquet, jsonl or excel.",
-        default=None,
-        example="csv",
+        "csv",
     )
-    schema: Path | None = key(  # noqa: RUF009
+    schema: Path | None = optional_key(  # noqa: RUF009
         values.place,
         "The schema, if the members agreed on one; then the keys below have no effect, and must be left out.",
-        default=None,
-        example="schema.toml",
+        "schema.toml",
     )
-    bins: int | None = key(
-        values.whole(2, LARGEST), "The number of intervals for numeric columns.", default=None, example=5
+    bins: int | None = optional_key(values.whole(2, LARGEST), "The number of intervals for numeric columns.", 5)
+    transaction_column: str | None = optional_key(
+        values.title(200), "For tables with one row per transaction and item: the column with the transaction.", "visit"
     )
-    transaction_column: str | None = key(
-        values.title(200),
-        "For tables with one row per transaction and item: the column with the transaction.",
-        default=None,
-        example="visit",
-    )
-    item_column: str | None = key(
-        values.title(200), "For such tables: the column with the item.", default=None, example="item"
-    )
+    item_column: str | None = optional_key(values.title(200), "For such tables: the column with the item.", "item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteItems:
-    """How its items are identified."""
-
-    HEADING: ClassVar = "How items are identified: see `fedslim vocabulary`."
+    """How items are identified: see `fedslim vocabulary`."""
 
     secret: Path = key(values.place, "The members' secret. The server must not have it.")  # noqa: RUF009
-    vocabulary: Path | None = key(  # noqa: RUF009
-        values.place, "The vocabulary, if the members agreed on one.", default=None, example="agreed.json"
+    vocabulary: Path | None = optional_key(  # noqa: RUF009
+        values.place, "The vocabulary, if the members agreed on one.", "agreed.json"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Where the audit log is."""
-
-    HEADING: ClassVar = "Every message is written to the audit log before it leaves this site: see `fedslim audit`."
+    """Every message is written to the audit log before it leaves this site: see `fedslim audit`."""
 
     log: Path = key(values.place, "The audit log.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
 
@@ -121,25 +86,28 @@ SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": SiteItems, "a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteFile:
+class SiteFile(SettingsFile):
     """A site file, read and checked; its paths are absolute."""
 
-    path: Path
+    TABLES: ClassVar = SECTIONS
+    WHAT: ClassVar = "a site file"
+    BEGIN: ClassVar = "fedslim nvflare site"
+    ABOUT: ClassVar = (
+        "The data and settings of this site for federations over NVFlare. This file stays at the site; no job can "
+        "change it. Relative paths start at the folder of this file. To set an optional key that is commented out, "
+        "remove the # in front of it."
+    )
+    REMOVED: ClassVar = {
+        "allow": (
+            "this table has moved to its own file; create it with `fedslim policy init policy.toml` in this folder, "
+            "set your limits there (smallest_group is now min_count), and remove [allow] here"
+        )
+    }
+
     site: Itself
     data: Data
     items: SiteItems
     audit: Audit
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> SiteFile:
-        """Read a file and check everything in it.
-
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
-        path = real_path(path)
-        return cls(path=path, **read(path, SECTIONS, WHAT, BEGIN, REMOVED))
 
     @classmethod
     def find(cls, folder: Path, name: str) -> SiteFile:
@@ -153,15 +121,6 @@ class SiteFile:
 
 
 def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:
-    """Write a new site file with every key and its help text; `chosen` sets values by `table_key`.
-
-    Raises:
-        DataError: The file exists already.
-    """
-    defaults = {"data_source": "visits.csv", "items_secret": "members.secret", "site_name": name}
-    text = template(SECTIONS, {k.replace("_", ".", 1): v for k, v in (defaults | chosen).items()}, ABOUT)
-    file = SiteFile(path=path, **parse(text.encode(), path, SECTIONS, WHAT, BEGIN))
-    make_folder_for(path)
-    with creating(path, private=False) as stream:
-        stream.write(text.encode())
-    return file
+    """Write a new site file with every key and its help text; `chosen` sets values by `table_key`."""
+    given = {"data_source": "visits.csv", "items_secret": "members.secret", "site_name": name, **chosen}
+    return SiteFile.write(path, {name.replace("_", ".", 1): value for name, value in given.items()})

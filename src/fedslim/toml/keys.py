@@ -2,11 +2,16 @@
 
     @dataclass(frozen=True)
     class Limits:
-        HEADING: ClassVar[str] = "How long a run may take."
-        max_time: float | None = key(values.seconds(0, 3600), "In seconds.", default=None, example=3600.0)
+        'How long a run may take.'                          # the docstring is the help text of the table
+        max_time: float | None = optional_key(values.seconds(0, 3600), "In seconds.", 3600.0)
 
-    parse(data, path, {"limits": Limits}, "a federation file", "fedslim federation init")
-    template({"limits": Limits}, {"limits.max_time": 60.0}, "What the file is for.")
+    @dataclass(frozen=True)
+    class LimitsFile(SettingsFile):
+        TABLES, WHAT, BEGIN, ABOUT = {"limits": Limits}, "a file of limits", "fedslim limits init", "Our limits."
+        limits: Limits
+
+    LimitsFile.write(path, {"limits.max_time": 60.0})
+    LimitsFile.read(path).limits.max_time
 
 An undeclared key is an error: otherwise a misspelt limit would silently not apply.
 """
@@ -15,17 +20,19 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from fedslim.data.textstream import told_as_data_errors
+from fedslim.data.atomic import creating, make_folder_for
+from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
 from fedslim.toml.values import Check, Wrong, describe, spell
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
 MAX_BYTES = 1 << 19
@@ -53,53 +60,72 @@ def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = No
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
-def read(
-    path: Path, kinds: Mapping[str, Any], what: str, begin: str, removed: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Any]:
-    """Read and `parse` a file.
-
-    Raises:
-        DataError: The file does not exist or cannot be read.
-        ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-    """
-    with told_as_data_errors(path), path.open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
-    return parse(data, path, kinds, what, begin, removed)
+def optional_key(check: Check, comment: str, example: Any) -> Any:
+    """Declare a key that is None if it is left out; a template shows the example, commented out."""
+    return key(check, comment, default=None, example=example)
 
 
-def parse(  # noqa: PLR0913, PLR0917  # together they describe a kind of file
-    data: bytes,
-    path: Path,
-    kinds: Mapping[str, Any],
-    what: str,
-    begin: str,
-    removed: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Parse a file into its tables, checked against their declarations in `kinds`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsFile:
+    """A file of settings, read and checked; its paths are absolute. A subclass has a field for each table."""
 
-    In messages, `what` names the kind of file and `begin` the command that writes a new one. `removed` maps tables of
-    older releases to what to do about them.
+    TABLES: ClassVar[Mapping[str, Any]]
+    WHAT: ClassVar[str]
+    """The kind of file, in messages."""
+    BEGIN: ClassVar[str]
+    """The command that writes a new file."""
+    ABOUT: ClassVar[str]
+    """What a new file begins with."""
+    REMOVED: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Tables of older releases, and what to do about them."""
 
-    Raises:
-        ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-    """
-    given = tables(data, path, what, begin)
-    for name in given:
-        if name in removed:
-            msg = f"{path}: {name}: {removed[name]}"
-            raise ConfigurationError(msg)
-        if name not in kinds:
-            problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
-            raise unknown(path, f"{name:.60}: this {problem} of {what}", name, list(kinds))
-    return {name: section(path, name, kind, given.get(name, {})) for name, kind in kinds.items()}
+    path: Path
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file and check everything in it.
+
+        Raises:
+            DataError: The file does not exist or cannot be read.
+            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
+        """
+        path = real_path(path)
+        with told_as_data_errors(path), path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        return cls.parse(data, path)
+
+    @classmethod
+    def parse(cls, data: bytes, path: Path) -> Self:
+        """Do the same with the content of a file that is, or will be, at `path`."""
+        given = tables(data, path, cls.WHAT, cls.BEGIN)
+        for name in given:
+            if name in cls.REMOVED:
+                raise ConfigurationError(f"{path}: {name}: {cls.REMOVED[name]}")
+            if name not in cls.TABLES:
+                problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
+                raise unknown(path, f"{name:.60}: this {problem} of {cls.WHAT}", name, list(cls.TABLES))
+        checked = {name: section(path, name, kind, given.get(name, {})) for name, kind in cls.TABLES.items()}
+        made = cls(path=path, **checked)
+        made.check_together()
+        return made
+
+    def check_together(self) -> None:
+        """Check what concerns several keys; a subclass may have such rules."""
+
+    @classmethod
+    def write(cls, path: str | os.PathLike[str], chosen: Mapping[str, Any], *, private: bool = False) -> Self:
+        """Write a new file with every key and its help text; `chosen` has values by dotted key."""
+        path = real_path(path)
+        data = template(cls.TABLES, chosen, cls.ABOUT).encode()
+        made = cls.parse(data, path)
+        make_folder_for(path)
+        with creating(path, private=private) as stream:
+            stream.write(data)
+        return made
 
 
 def tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
-    """Parse a file, whatever its keys.
-
-    Raises:
-        ConfigurationError: The file is too large or not TOML.
-    """
+    """Parse a file, whatever its keys."""
     if len(data) > MAX_BYTES:
         msg = f"{path}: this is not {what}: it is larger than {MAX_BYTES:,} bytes; choose another file"
         raise ConfigurationError(msg)
@@ -120,11 +146,7 @@ def tables(data: bytes, path: Path, what: str, begin: str) -> dict[str, Any]:
 
 
 def section(path: Path, name: str, kind: Any, given: Any) -> Any:
-    """Check a table against its declaration.
-
-    Raises:
-        ConfigurationError: A key is unknown or missing, or a value is not allowed.
-    """
+    """Check a table against its declaration."""
     if not isinstance(given, dict):
         msg = f"{path}: {name}: {describe(given)} cannot be used; write a table: [{name}] and its keys below it"
         raise ConfigurationError(msg)
@@ -139,22 +161,16 @@ def section(path: Path, name: str, kind: Any, given: Any) -> Any:
 
 
 def value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) -> Any:
-    """Return the value of a key, checked and converted.
-
-    Raises:
-        ConfigurationError: The value is not allowed.
-    """
+    """Return the value of a key, checked and converted."""
     try:
         return _complete(declared.metadata["check"](given[declared.name]), path)
     except Wrong as error:
-        msg = f"{path}: {dotted}: {error}"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(f"{path}: {dotted}: {error}") from None
 
 
 def _default(path: Path, table: str, declared: Field[Any]) -> Any:
     if declared.default is MISSING:
-        msg = f"{path}: {table}.{declared.name}: missing; add {declared.name} = … below [{table}]"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{path}: {table}.{declared.name}: missing; add {declared.name} = … below [{table}]")
     return _complete(declared.default, path)
 
 
@@ -175,7 +191,7 @@ def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) ->
     """Return the text of a file with every key and its help text; `chosen` has values by dotted key."""
     lines = _comment(about)
     for section, kind in kinds.items():
-        lines += ["", "", *_comment(kind.HEADING), f"[{section}]"]
+        lines += ["", "", *_comment(heading(kind)), f"[{section}]"]
         for declared in fields(kind):
             lines += ["", *_comment(declared.metadata["comment"])]
             value = chosen.get(f"{section}.{declared.name}", declared.default)
@@ -183,6 +199,11 @@ def template(kinds: Mapping[str, Any], chosen: Mapping[str, Any], about: str) ->
             given, off = (value, "") if value is not None else (example, "# ")
             lines.append(f"{off}{declared.name} = {spell(given)}")
     return "\n".join(lines) + "\n"
+
+
+def heading(kind: Any) -> str:
+    """Return the help text of a table: the docstring of its declaration."""
+    return " ".join(kind.__doc__.split())
 
 
 def _comment(text: str) -> list[str]:

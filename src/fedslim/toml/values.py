@@ -86,57 +86,49 @@ def spell(value: Any) -> str:
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
-def switch(value: Any) -> bool:
-    """Accept true or false."""
-    if not isinstance(value, bool):
-        raise wrong(value, "write true or false")
-    return value
+def accept(right: Callable[[Any], bool], allowed: str, convert: Callable[[Any], Any] = lambda value: value) -> Check:
+    """Return a check that converts a value if it is right, and otherwise says what is allowed."""
+
+    def check(value: Any) -> Any:
+        if not right(value):
+            raise wrong(value, allowed)
+        return convert(value)
+
+    return check
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+switch = accept(lambda value: isinstance(value, bool), "write true or false")
 
 
 def whole(low: int, high: int) -> Check:
     """Return a check for an integer within bounds."""
-
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wrong(value, f"write a whole number from {low} to {high}")
-        return value
-
-    return check
+    return accept(
+        lambda value: _is_number(value) and isinstance(value, int) and low <= value <= high,
+        f"write a whole number from {low} to {high}",
+    )
 
 
 def seconds(low: float, high: float) -> Check:
     """Return a check for a number of seconds within bounds."""
-
-    def check(value: Any) -> float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not low <= value <= high or not math.isfinite(value):
-            raise wrong(value, f"write a number of seconds from {low:g} to {high:.0f}")
-        return float(value)
-
-    return check
+    allowed = f"write a number of seconds from {low:g} to {high:.0f}"
+    return accept(lambda value: _is_number(value) and low <= value <= high and math.isfinite(value), allowed, float)
 
 
 def one_of(*choices: str) -> Check:
     """Return a check for one of several strings."""
-
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise wrong(value, f"write {' or '.join(map(spell, choices))}")
-        return value
-
-    return check
+    return accept(
+        lambda value: isinstance(value, str) and value in choices, f"write {' or '.join(map(spell, choices))}"
+    )
 
 
 def finite(above: float = -math.inf) -> Check:
     """Return a check for a finite number above a bound."""
-
-    def check(value: Any) -> float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MAX_NUMBER
-        if not number or not value > above:
-            raise wrong(value, "write a number" if above == -math.inf else f"write a number above {above:g}")
-        return float(value)
-
-    return check
+    allowed = "write a number" if above == -math.inf else f"write a number above {above:g}"
+    return accept(lambda value: _is_number(value) and abs(value) < MAX_NUMBER and value > above, allowed, float)
 
 
 def ascending(fewest: int, most: int) -> Check:
@@ -155,54 +147,44 @@ def ascending(fewest: int, most: int) -> Check:
 
 def texts(most: int) -> Check:
     """Return a check for a list of strings."""
-
-    def check(value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or len(value) > most or not all(isinstance(each, str) for each in value):
-            raise wrong(value, f'write a list of at most {most} strings, such as ["a", "b"]')
-        return tuple(value)
-
-    return check
+    return accept(
+        lambda value: isinstance(value, list) and len(value) <= most and all(isinstance(each, str) for each in value),
+        f'write a list of at most {most} strings, such as ["a", "b"]',
+        tuple,
+    )
 
 
 def table_of(check_each: Check) -> Check:
     """Return a check for a table with keys of any name."""
-
-    def check(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise wrong(value, "write a table, such as { name = … }")
-        return {name: check_each(each) for name, each in value.items()}
-
-    return check
+    return accept(
+        lambda value: isinstance(value, dict),
+        "write a table, such as { name = … }",
+        lambda value: {name: check_each(each) for name, each in value.items()},
+    )
 
 
 def hexadecimal(digits: int, source: str) -> Check:
     """Return a check for a number of hexadecimal digits; `source` says where to get them."""
-
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not re.fullmatch(rf"[0-9a-f]{{{digits}}}", value):
-            raise wrong(value, f"write {digits} hexadecimal digits in lower case, {source}")
-        return value
-
-    return check
+    return accept(
+        lambda value: isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", value) is not None,
+        f"write {digits} hexadecimal digits in lower case, {source}",
+    )
 
 
 def title(longest: int) -> Check:
     """Return a check for a name shown on terminals and in logs: one line, without control characters."""
 
-    def check(value: Any) -> str:
-        fine = isinstance(value, str) and 1 <= len(value) <= longest and value.isprintable() and value == value.strip()
-        if not fine:
-            raise wrong(value, f"write 1 to {longest} printable characters, without spaces at either end")
-        return str(value)
+    def right(value: Any) -> bool:
+        text = isinstance(value, str) and 1 <= len(value) <= longest
+        return text and value.isprintable() and value == value.strip()
 
-    return check
+    return accept(right, f"write 1 to {longest} printable characters, without spaces at either end")
 
 
-def member_name(value: Any) -> str:
-    """Accept the name of a member, as in its certificate."""
-    if not isinstance(value, str) or not MEMBER.fullmatch(value):
-        raise wrong(value, "write 1 to 63 characters from a-z, 0-9 and -, without - at either end")
-    return value
+member_name = accept(
+    lambda value: isinstance(value, str) and MEMBER.fullmatch(value) is not None,
+    "write 1 to 63 characters from a-z, 0-9 and -, without - at either end",
+)
 
 
 def member_names(fewest: int, most: int) -> Check:
@@ -215,18 +197,10 @@ def member_names(fewest: int, most: int) -> Check:
             raise wrong(value, f"write {fewest} to {most} members")
         names = tuple(map(member_name, value))
         if (repeated := first_repeat(names)) is not None:
-            msg = f"{repeated!r} is listed twice; write each member once"
-            raise Wrong(msg)
+            raise Wrong(f"{repeated!r} is listed twice; write each member once")
         return names
 
     return check
-
-
-def host(value: Any) -> str:
-    """Accept a host name or an IP address."""
-    if not isinstance(value, str) or not (_is_address(value) or _is_host_name(value)):
-        raise wrong(value, "write a host name or an IP address, without a port")
-    return value
 
 
 def _is_address(text: str) -> bool:
@@ -243,8 +217,13 @@ def _is_host_name(text: str) -> bool:
     return len(text) <= MAX_HOST_LENGTH and not numeric and all(map(_LABEL.fullmatch, labels))
 
 
-def place(value: Any) -> Path:
-    """Accept a path; the caller resolves it from the folder of the file."""
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise wrong(value, "write a path; relative paths start at the folder of this file")
-    return Path(value)
+host = accept(
+    lambda value: isinstance(value, str) and (_is_address(value) or _is_host_name(value)),
+    "write a host name or an IP address, without a port",
+)
+place = accept(
+    lambda value: isinstance(value, str) and value != "" and value.isprintable(),
+    "write a path; relative paths start at the folder of this file",
+    Path,
+)
+"""A path, which the caller resolves from the folder of the file."""

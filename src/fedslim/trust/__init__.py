@@ -1,20 +1,13 @@
 """Authentication: a certificate authority (CA), certificates, and mutual TLS.
 
-    authority.py    the CA: signs, revokes, keeps its ledger   (`fedslim ca`)
-    enrolment.py    a member's key, request and certificate    (`fedslim enroll`)
-    identity.py     a running party: name, key, warnings
-    tls.py          TLS contexts for both sides; the name of the peer; newer revocation lists
-    anchor.py       verifies certificates and signed statements that arrive in messages
-
 Private keys never leave their machine. The only source of a peer's name is its certificate.
 """
 
 from __future__ import annotations
 
-from fedslim.trust.anchor import Statement, TrustStore
 from fedslim.trust.authority import Authority, Signed
 from fedslim.trust.enrolment import DemoCa, Requested, install, install_list, make_demo_ca, make_renewal, make_request
-from fedslim.trust.identity import Files, Identity, read_trust
+from fedslim.trust.identity import Files, Identity, Statement, TrustStore, read_trust
 from fedslim.trust.names import Role
 from fedslim.trust.tls import RevocationWatch, client_context, explain, peer_name, refresh, server_context
 

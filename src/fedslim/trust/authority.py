@@ -14,59 +14,29 @@ A different key requires `renew`, which revokes the certificates of the older ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from fedslim.data.atomic import write_whole
+from fedslim.data.documents import Format
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
-from fedslim.trust.anchor import TrustStore, check_authority, public_key
-from fedslim.trust.certificates import (
-    Request,
-    fingerprint_of,
-    make_authority,
-    make_certificate,
-    make_list,
-    name_of,
-    pem,
-    read_certificate,
-    read_request,
-)
-from fedslim.trust.keys import (
-    MAX_LIST,
-    fingerprint,
-    make_private_folder,
-    new_key,
-    read_key,
-    read_public,
-    read_trusted,
-    write_key,
-    write_public,
-)
-from fedslim.trust.names import (
-    SLACK,
-    Hosts,
-    Role,
-    checked_ca_name,
-    checked_hosts,
-    checked_name,
-    format_time,
-    validity,
-    whole,
-)
-from fedslim.trust.register import Ledger, Record, alone_with
+from fedslim.trust import certificates, keys
+from fedslim.trust.certificates import Request, fingerprint_of, name_of, pem
+from fedslim.trust.identity import TrustStore, check_authority, public_key
+from fedslim.trust.names import SLACK, Role, checked_ca_name, checked_hosts, checked_name, format_time, validity, whole
 
 if TYPE_CHECKING:
     import os
-    from datetime import datetime
     from pathlib import Path
 
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from fedslim.trust.names import Host
+    from fedslim.trust.names import Host, Hosts
 
 CERTIFICATE, KEY, REVOCATIONS, LEDGER = "ca.pem", "ca.key", "crl.pem", "ledger.json"
 
@@ -76,9 +46,82 @@ _TICK = timedelta(seconds=1)
 LIST_DAYS = 90
 """How long a revocation list is valid: as long as a certificate, since each certificate comes with a new list."""
 
+FORMAT, VERSION = "fedslim-ca-ledger", 1
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class CertificateState(Enum):
+    """The state of a certificate."""
+
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    SUPERSEDED = "superseded"
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A signed certificate."""
+
+    serial: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,40}$")]
+    name: Annotated[str, msgspec.Meta(max_length=63)]
+    role: Role
+    hosts: list[str]
+    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """The fingerprint of the holder's key."""
+    start: Time
+    end: Time
+    revoked: Time | None = None
+    superseded: bool = False
+
+    def state(self, now: datetime) -> CertificateState:
+        """Return the state at a point in time. A certificate that is not valid yet counts as valid."""
+        if self.revoked is not None:
+            return CertificateState.SUPERSEDED if self.superseded else CertificateState.REVOKED
+        return CertificateState.EXPIRED if now > self.end else CertificateState.VALID
+
+
+class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All records, oldest first, and the number and start of the latest revocation list.
+
+    A certificate that is not in it could not be revoked, so it is written before a certificate is handed out.
+    """
+
+    format: str = FORMAT
+    version: int = VERSION
+    list_number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    listed: Time | None = None
+    records: list[Record] = []
+
+    def revoked(self) -> list[tuple[int, datetime, bool]]:
+        """Return the entries of a revocation list."""
+        return [(int(each.serial, 16), each.revoked, each.superseded) for each in self.records if each.revoked]
+
+    def valid(self, name: str, now: datetime) -> list[Record]:
+        """Return the valid certificates of a name."""
+        return [each for each in self.records if each.name == name and each.state(now) is CertificateState.VALID]
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """Read a ledger that others can neither read nor change."""
+        return FILES.decode(keys.read_private(path, "the ledger of this CA", keys.MAX_LIST), path, cls)
+
+    def write(self, path: Path) -> None:
+        """Replace the ledger atomically: after a power failure the file is complete, old or new."""
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n", private=True)
+
+
+def _bad(path: str | Path, why: str) -> CertificateError:
+    return CertificateError(
+        f"{path}: the ledger of this CA is damaged, or of another version ({why}); restore it from your backup, or use "
+        "a newer fedslim"
+    )
+
+
+FILES = Format(FORMAT, VERSION, _bad)
+
+
+class Signed(NamedTuple):
     """A newly signed certificate."""
 
     record: Record
@@ -94,9 +137,7 @@ class Authority:
     """A CA with its key. It writes only to its own folder."""
 
     def __init__(self, folder: Path, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
-        self.folder = folder
-        self.certificate = certificate
-        self._key = key
+        self.folder, self.certificate, self._key = folder, certificate, key
 
     def __repr__(self) -> str:
         return f"Authority({self.name!r}, {self.fingerprint[:16]}…)"
@@ -111,41 +152,31 @@ class Authority:
         passphrase: str | None = None,
         now: datetime,
     ) -> Authority:
-        """Create a CA in a folder that has none.
-
-        Raises:
-            DataError: There is a CA already; it is left unchanged.
-        """
+        """Create a CA in a folder that has none."""
         folder, start = real_path(folder), whole(now)
         name, lifetime = checked_ca_name(name), validity(days, MAX_CA_DAYS)
         for file in (CERTIFICATE, KEY, REVOCATIONS, LEDGER):
             if is_file(folder / file):
                 msg = f"{folder / file}: this folder already contains a CA, which is kept; choose another folder"
                 raise CertificateError(msg)
-        make_private_folder(folder)
-        key = new_key()
-        write_key(key, folder / KEY, passphrase)
-        authority = cls(folder, make_authority(key, name, start - SLACK, start + lifetime), key)
-        write_public(folder / CERTIFICATE, pem(authority.certificate))
-        Ledger().write_new(folder / LEDGER)
-        authority.renew_list(now=now)
+        keys.make_private_folder(folder)
+        key = keys.new_key()
+        keys.write_key(key, folder / KEY, passphrase)
+        authority = cls(folder, certificates.make_authority(key, name, start - SLACK, start + lifetime), key)
+        keys.write_public(folder / CERTIFICATE, pem(authority.certificate))
+        authority._write(Ledger(), LIST_DAYS, start)
         return authority
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], passphrase: str | None = None) -> Authority:
-        """Open the CA in a folder.
-
-        Raises:
-            CertificateError: There is none, it is damaged, other users may read its key, or the passphrase is wrong.
-        """
+        """Open the CA in a folder."""
         folder = real_path(folder)
         certificate = read_authority(folder)
-        key = read_key(folder / KEY, passphrase)
+        key = keys.read_key(folder / KEY, passphrase)
         if key.public_key() != public_key(certificate):
-            msg = (
+            raise CertificateError(
                 f"{folder / KEY}: this is not the key of {folder / CERTIFICATE}; restore the right one from your backup"
             )
-            raise CertificateError(msg)
         return cls(folder, certificate, key)
 
     @property
@@ -161,7 +192,7 @@ class Authority:
     @property
     def trust(self) -> TrustStore:
         """What members trust: its certificate and its newest revocation list."""
-        return TrustStore.of(pem(self.certificate), read_public(self.folder / REVOCATIONS, MAX_LIST))
+        return TrustStore.of(pem(self.certificate), keys.read_public(self.folder / REVOCATIONS, keys.MAX_LIST))
 
     def sign(  # noqa: PLR0913  # by keyword, and most are left out
         self,
@@ -174,43 +205,24 @@ class Authority:
         where: object = "the request",
         now: datetime,
     ) -> Signed:
-        """Sign a request.
+        """Sign a request (PEM), which messages call `where`. Unless all is well, nothing is written.
 
-        Args:
-            request: As PEM.
-            role: What the holder may do.
-            hosts: Host names and addresses of a server; by default those in the request.
-            days: How long the certificate is valid. It never outlives the CA.
-            renew: Whether a new key may replace the current key of the name.
-            where: What to call the request in messages.
-            now: The current time.
-
-        Raises:
-            CertificateError: This is not a request, or it must not be signed; nothing is written.
-            ParameterError: The hosts or days are not valid.
+        By default a server has the hosts in the request. The certificate never outlives the CA. With `renew`, a new key
+        may replace the current key of the name.
         """
-        asked, moment = read_request(request, where), whole(now)
+        asked, moment = certificates.read_request(request, where), whole(now)
         end = min(moment + validity(days, MAX_DAYS), self.certificate.not_valid_after_utc)
         if moment >= end:
             msg = f"{self.folder}: this CA expired on {format_time(end)}; create a new one and enroll everybody again"
             raise CertificateError(msg)
-        purpose = role, _hosts(role, checked_hosts(hosts), asked)
-        holder = fingerprint(asked.public)
-        with alone_with(self.folder / LEDGER):
+        hosts = _hosts(role, checked_hosts(hosts), asked)
+        with keys.alone_with(self.folder / LEDGER):
             ledger = Ledger.read(self.folder / LEDGER)
             replaced = self._replaced(ledger, asked, role, moment, renew=renew)
-            certificate = make_certificate(
-                self.certificate, self._key, (asked.name, asked.public), purpose, (moment - SLACK, end)
-            )
-            record = Record(
-                f"{certificate.serial_number:x}",
-                asked.name,
-                role,
-                list(map(str, purpose[1])),
-                holder,
-                certificate.not_valid_before_utc,
-                certificate.not_valid_after_utc,
-            )
+            holder, lifetime = (asked.name, asked.public), (moment - SLACK, end)
+            certificate = certificates.make_certificate(self.certificate, self._key, holder, (role, hosts), lifetime)
+            serial, key = f"{certificate.serial_number:x}", keys.fingerprint(asked.public)
+            record = Record(serial, asked.name, role, list(map(str, hosts)), key, *lifetime)
             records = _mark_revoked(ledger, replaced, moment, superseded=True)
             newest = self._write(msgspec.structs.replace(ledger, records=[*records, record]), LIST_DAYS, moment)
         text = pem(certificate)
@@ -218,65 +230,56 @@ class Authority:
 
     def _replaced(self, ledger: Ledger, asked: Request, role: Role, now: datetime, *, renew: bool) -> list[Record]:
         """Return the certificates that a new one replaces, or raise an error if it must not be signed."""
-        name, holder, where = asked.name, fingerprint(asked.public), asked.where
+        name, holder, where = asked.name, keys.fingerprint(asked.public), asked.where
         if name == self.name:
-            msg = f"{where}: {name!r} is the name of the CA itself; choose another"
-            raise CertificateError(msg)
-        for record in ledger.records:
-            if record.key != holder:
-                continue
+            raise CertificateError(f"{where}: {name!r} is the name of the CA itself; choose another")
+        for record in (each for each in ledger.records if each.key == holder):
             if record.revoked is not None:
-                msg = (
+                raise CertificateError(
                     f"{where}: this key was revoked on {format_time(record.revoked)}; ask for a request with a new key"
                 )
-                raise CertificateError(msg)
             if record.name != name:
                 msg = f"{where}: {record.name!r} has the same key; create a key for each member with `fedslim enroll`"
                 raise CertificateError(msg)
         valid = ledger.valid(name, now)
         if any(record.role is not role for record in valid):
-            msg = (
+            raise CertificateError(
                 f"{where}: {name!r} has a valid certificate as a {valid[-1].role.value}; revoke it first, or choose "
                 "another name"
             )
-            raise CertificateError(msg)
         others = [record for record in valid if record.key != holder]
         if others and not renew:
-            msg = (
+            raise CertificateError(
                 f"{where}: {name!r} has a valid certificate with another key, until {format_time(others[-1].end)}; "
                 "confirm that the request really comes from them, then sign it with --renew, which revokes the old key"
             )
-            raise CertificateError(msg)
         if renew and all(record.name != name for record in ledger.records):
             msg = f"{where}: {name!r} never had a certificate from this CA to renew; check the name, or omit --renew"
             raise CertificateError(msg)
         return others
 
     def revoke(self, name: str, *, now: datetime) -> tuple[Record, ...]:
-        """Revoke all valid certificates of a name, and write a new revocation list.
-
-        Raises:
-            CertificateError: There are none.
-        """
+        """Revoke all valid certificates of a name, and write a new revocation list."""
         moment = whole(now)
-        with alone_with(self.folder / LEDGER):
+        with keys.alone_with(self.folder / LEDGER):
             ledger = Ledger.read(self.folder / LEDGER)
             valid = ledger.valid(checked_name(name), moment)
             if not valid:
-                raise CertificateError(self._nothing_to_revoke(ledger, name, moment))
+                last = next((record for record in reversed(ledger.records) if record.name == name), None)
+                if last is None:
+                    raise CertificateError(
+                        f"{self.folder}: this CA has signed nothing for {name!r}; see `fedslim ca list`"
+                    )
+                raise CertificateError(
+                    f"{self.folder}: {name!r} has no valid certificate; its last one is {last.state(moment).value}"
+                )
             records = _mark_revoked(ledger, valid, moment, superseded=False)
             self._write(msgspec.structs.replace(ledger, records=records), LIST_DAYS, moment)
         return tuple(valid)
 
-    def _nothing_to_revoke(self, ledger: Ledger, name: str, now: datetime) -> str:
-        last = next((record for record in reversed(ledger.records) if record.name == name), None)
-        if last is None:
-            return f"{self.folder}: this CA has signed nothing for {name!r}; see `fedslim ca list`"
-        return f"{self.folder}: {name!r} has no valid certificate; its last one is {last.state(now).value}"
-
     def renew_list(self, *, days: int = LIST_DAYS, now: datetime) -> bytes:
         """Write a new revocation list, before the current one expires."""
-        with alone_with(self.folder / LEDGER):
+        with keys.alone_with(self.folder / LEDGER):
             return self._write(Ledger.read(self.folder / LEDGER), days, whole(now))
 
     def _write(self, ledger: Ledger, days: int, now: datetime) -> bytes:
@@ -286,9 +289,9 @@ class Authority:
             start = ledger.listed + _TICK  # OpenSSL uses the list with the later start
         number = ledger.list_number + 1
         end = now + validity(days, MAX_DAYS)
-        newest = pem(make_list(self.certificate, self._key, number, ledger.revoked(), (start, end)))
+        newest = pem(certificates.make_list(self.certificate, self._key, number, ledger.revoked(), (start, end)))
         msgspec.structs.replace(ledger, list_number=number, listed=start).write(self.folder / LEDGER)
-        write_public(self.folder / REVOCATIONS, newest)
+        keys.write_public(self.folder / REVOCATIONS, newest)
         return newest
 
 
@@ -296,17 +299,15 @@ def read_authority(folder: str | os.PathLike[str]) -> x509.Certificate:
     """Read the certificate of the CA in a folder; this needs no passphrase."""
     path = real_path(folder) / CERTIFICATE
     if not is_file(path):
-        msg = (
+        raise CertificateError(
             f"{path}: no such file, so this folder contains no CA; give the CA's folder with --ca, or create a CA with "
+            "`fedslim ca init`"
         )
-        msg += "`fedslim ca init`"
-        raise CertificateError(msg)
-    certificate = read_certificate(read_trusted(path, "the certificate of this CA"), path)
+    certificate = certificates.read_certificate(keys.read_trusted(path, "the certificate of this CA"), path)
     try:
         check_authority(certificate)
     except CertificateError as error:
-        msg = f"{path}: {error}"
-        raise CertificateError(msg) from None
+        raise CertificateError(f"{path}: {error}") from None
     return certificate
 
 

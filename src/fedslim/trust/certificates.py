@@ -7,8 +7,7 @@ the certificate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -45,16 +44,8 @@ def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) 
 
 def make_authority(key: Ed25519PrivateKey, name: str, start: datetime, end: datetime) -> x509.Certificate:
     """Create the self-signed certificate of a CA. It may sign members and servers, but no other CA."""
-    public = key.public_key()
-    subject = _subject(name)
-    return (
-        _builder(subject, subject, public, start, end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(authority=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
-        .sign(key, None)
-    )
+    critical = x509.BasicConstraints(ca=True, path_length=0), _usage(authority=True)
+    return _certificate(_subject(name), key, (name, key.public_key()), (start, end), critical).sign(key, None)
 
 
 def make_certificate(
@@ -65,18 +56,31 @@ def make_certificate(
     lifetime: tuple[datetime, datetime],
 ) -> x509.Certificate:
     """Create a certificate for the name and key of a holder, for one role and a lifetime."""
-    (name, public), (role, hosts) = holder, purpose
-    builder = (
-        _builder(_subject(name), authority.subject, public, *lifetime)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([USES[role]]), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-    )
+    role, hosts = purpose
+    use = x509.ExtendedKeyUsage([USES[role]])
+    critical = x509.BasicConstraints(ca=False, path_length=None), _usage(authority=False), use
+    builder = _certificate(authority.subject, signer, holder, lifetime, critical)
     if hosts:
         builder = builder.add_extension(x509.SubjectAlternativeName(list(map(_alternative, hosts))), critical=False)
     return builder.sign(signer, None)
+
+
+def _certificate(
+    issuer: x509.Name,
+    signer: Ed25519PrivateKey,
+    holder: tuple[str, Ed25519PublicKey],
+    lifetime: tuple[datetime, datetime],
+    critical: Iterable[x509.ExtensionType],
+) -> x509.CertificateBuilder:
+    name, public = holder
+    builder = x509.CertificateBuilder().subject_name(_subject(name)).issuer_name(issuer).public_key(public)
+    builder = builder.not_valid_before(lifetime[0]).not_valid_after(lifetime[1])
+    builder = builder.serial_number(x509.random_serial_number())
+    for extension in critical:
+        builder = builder.add_extension(extension, critical=True)
+    ours, theirs = x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier
+    builder = builder.add_extension(ours.from_public_key(public), critical=False)
+    return builder.add_extension(theirs.from_issuer_public_key(signer.public_key()), critical=False)
 
 
 def make_list(
@@ -87,35 +91,17 @@ def make_list(
     lifetime: tuple[datetime, datetime],
 ) -> x509.CertificateRevocationList:
     """Create the list of all revoked certificates: of each its serial number, when, and whether it was superseded."""
-    start, end = lifetime
-    builder = (
-        x509.CertificateRevocationListBuilder()
-        .issuer_name(authority.subject)
-        .last_update(start)
-        .next_update(end)
-        .add_extension(x509.CRLNumber(number), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-    )
+    builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject)
+    builder = builder.last_update(lifetime[0]).next_update(lifetime[1])
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    for extension in (x509.CRLNumber(number), issuer):
+        builder = builder.add_extension(extension, critical=False)
     for serial, moment, superseded in revocations:
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(moment)
         if superseded:
             entry = entry.add_extension(x509.CRLReason(x509.ReasonFlags.superseded), critical=False)
         builder = builder.add_revoked_certificate(entry.build())
     return builder.sign(signer, None)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public: Ed25519PublicKey, start: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-    )
 
 
 def _subject(name: str) -> x509.Name:
@@ -143,8 +129,7 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The content of a request with a valid signature."""
 
     name: str
@@ -155,11 +140,7 @@ class Request:
 
 
 def read_request(data: bytes, where: object) -> Request:
-    """Read a request and check that its sender has the key.
-
-    Raises:
-        CertificateError: It is not a request, or must not be signed.
-    """
+    """Read a request and check that its sender has the key."""
     try:
         request = x509.load_pem_x509_csr(data)
         public = request.public_key()
@@ -175,26 +156,23 @@ def read_request(data: bytes, where: object) -> Request:
     except (*UNREADABLE, InvalidSignature):
         valid = False
     if not valid:
-        msg = (
+        raise CertificateError(
             f"{where}: the signature of this request is not valid: it was changed in transit, or its sender does not "
             "have the key; do not sign it, and ask for it again"
         )
-        raise CertificateError(msg)
-    names = [attribute.value for attribute in subject if attribute.oid == NameOID.COMMON_NAME]
-    if len(names) != 1 or len(subject) != 1 or not isinstance(names[0], str):
-        msg = (
+    name = subject[0].value if len(subject) == 1 and subject[0].oid == NameOID.COMMON_NAME else None
+    if not isinstance(name, str):
+        raise CertificateError(
             f"{where}: a request must contain one common name and nothing else; ask for one made with `fedslim enroll`"
         )
-        raise CertificateError(msg)
     try:
         hosts = _hosts(request.extensions)
     except UNREADABLE:
         hosts = ()  # other extensions are ignored, whether readable or not
     try:
-        return Request(checked_name(names[0]), public, hosts, where)
+        return Request(checked_name(name), public, hosts, where)
     except ParameterError as error:
-        msg = f"{where}: {error}"
-        raise CertificateError(msg) from None
+        raise CertificateError(f"{where}: {error}") from None
 
 
 def read_certificate(data: bytes, where: object) -> x509.Certificate:
@@ -220,11 +198,6 @@ def read_list(data: bytes, where: object) -> x509.CertificateRevocationList:
         raise CertificateError(msg) from None
 
 
-def has_certificate(data: bytes) -> bool:
-    """Return whether a PEM file has the header of a certificate."""
-    return b"-----BEGIN CERTIFICATE-----" in data
-
-
 def has_list(data: bytes) -> bool:
     """Return whether a PEM file has the header of a revocation list."""
     return b"-----BEGIN X509 CRL-----" in data
@@ -244,24 +217,15 @@ def fingerprint_of(certificate: x509.Certificate) -> str:
 
 
 def name_of(certificate: x509.Certificate) -> str:
-    """Return the name in a certificate.
-
-    Raises:
-        CertificateError: It has none, or several.
-    """
+    """Return the name in a certificate."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1 or not isinstance(names[0].value, str):
-        msg = "a certificate does not have exactly one name; request a new one with `fedslim enroll`"
-        raise CertificateError(msg)
+        raise CertificateError("a certificate does not have exactly one name; request a new one with `fedslim enroll`")
     return names[0].value
 
 
 def role_of(certificate: x509.Certificate) -> Role:
-    """Return the role in a certificate.
-
-    Raises:
-        CertificateError: It has no role, several, or may sign other certificates.
-    """
+    """Return the role in a certificate."""
     try:
         extensions = certificate.extensions
         uses = list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)

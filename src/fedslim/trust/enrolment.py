@@ -10,36 +10,23 @@ that it received over a separate channel; later certificates must come from the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
-from fedslim.trust import certificates
-from fedslim.trust.anchor import TrustStore, check_authority, public_key
+from fedslim.trust import certificates, keys
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import (
-    fingerprint_of,
-    has_certificate,
-    has_list,
-    hosts_of,
-    name_of,
-    pem,
-    read_certificate,
-    read_certificates,
-    read_request,
-    role_of,
-)
-from fedslim.trust.identity import AUTHORITY, CERTIFICATE, KEY, REVOCATIONS, Identity, read_trust
-from fedslim.trust.keys import (
-    MAX_LIST,
-    fingerprint,
-    make_private_folder,
-    new_key,
-    read_key,
-    read_public,
-    write_key,
-    write_public,
+from fedslim.trust.certificates import name_of, pem, read_certificate
+from fedslim.trust.identity import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    REVOCATIONS,
+    Identity,
+    TrustStore,
+    check_authority,
+    public_key,
+    read_trust,
 )
 from fedslim.trust.names import Hosts, Role, checked_hosts, checked_name
 
@@ -51,13 +38,11 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-
 NEXT_KEY = "next-key.pem"
 """A new key without a certificate yet; the old key stays in use until then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(NamedTuple):
     """A request that was written."""
 
     name: str
@@ -70,59 +55,48 @@ class Requested:
 def make_request(
     name: str, folder: str | os.PathLike[str], *, hosts: Hosts = (), passphrase: str | None = None
 ) -> Requested:
-    """Create a key and a request for a name, in a folder that has no key yet.
+    """Create a key and a request for a name, in a folder that has no key yet and that only its owner can read.
 
-    Args:
-        name: The name of the member or server.
-        folder: Where the key is kept. Only its owner can read it.
-        hosts: For a server, the host names and addresses that members connect to.
-        passphrase: Encrypts the key, if given.
-
-    Raises:
-        DataError: There is a key already.
-        ParameterError: The name, a host or the passphrase is not allowed.
+    For a server, `hosts` are the host names and addresses that members connect to. A passphrase encrypts the key.
     """
     folder, name, wanted = real_path(folder), checked_name(name), checked_hosts(hosts)
     if is_file(folder / KEY):
-        msg = f"{folder / KEY}: this folder already contains a key, which is kept; choose another folder, or use "
-        msg += "`fedslim enroll renew`"
-        raise CertificateError(msg)
-    make_private_folder(folder)
-    key = new_key()
-    write_key(key, folder / KEY, passphrase)
+        raise CertificateError(
+            f"{folder / KEY}: this folder already contains a key, which is kept; choose another folder, or use "
+            "`fedslim enroll renew`"
+        )
+    keys.make_private_folder(folder)
+    key = keys.new_key()
+    keys.write_key(key, folder / KEY, passphrase)
     return _write_request(folder, certificates.make_request(key, name, wanted))
 
 
 def make_renewal(
     folder: str | os.PathLike[str], *, new: bool = False, hosts: Hosts = (), passphrase: str | None = None
 ) -> Requested:
-    """Create a request to renew the certificate in a folder.
+    """Create a request to renew the certificate in a folder, by default with the hosts that it has.
 
-    Args:
-        folder: The folder with the key and the certificate.
-        new: Whether to create a new key. The old one stays in use until the new certificate is installed.
-        hosts: For a server; by default those of the certificate.
-        passphrase: The passphrase of the key; a new key gets the same.
+    A `new` key gets the same passphrase. The old one stays in use until the new certificate is installed.
     """
     folder = real_path(folder)
-    current = read_certificate(read_public(folder / CERTIFICATE), folder / CERTIFICATE)
-    wanted = checked_hosts(hosts) or hosts_of(current)
-    key = read_key(folder / KEY, passphrase)
+    current = read_certificate(keys.read_public(folder / CERTIFICATE), folder / CERTIFICATE)
+    wanted = checked_hosts(hosts) or certificates.hosts_of(current)
+    key = keys.read_key(folder / KEY, passphrase)
     if new:
         if is_file(folder / NEXT_KEY):
             msg = f"{folder / NEXT_KEY}: a new key already awaits its certificate; install that, or remove this file"
             raise CertificateError(msg)
-        key = new_key()
-        write_key(key, folder / NEXT_KEY, passphrase)
+        key = keys.new_key()
+        keys.write_key(key, folder / NEXT_KEY, passphrase)
     return _write_request(folder, certificates.make_request(key, name_of(current), wanted))
 
 
 def _write_request(folder: Path, request: x509.CertificateSigningRequest) -> Requested:
     text = pem(request)
-    made = read_request(text, "the request")
+    made = certificates.read_request(text, "the request")
     path = folder / f"{made.name}.csr"
-    write_public(path, text)
-    return Requested(made.name, path, fingerprint(made.public))
+    keys.write_public(path, text)
+    return Requested(made.name, path, keys.fingerprint(made.public))
 
 
 def install(  # noqa: PLR0913  # by keyword, and most are left out
@@ -136,23 +110,13 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     where: object = "the certificate",
     now: datetime,
 ) -> Identity:
-    """Install a certificate beside its key, after checking that it belongs there.
+    """Install a certificate beside its key, after checking that it belongs there; otherwise nothing is changed.
 
-    Args:
-        folder: The folder in which `make_request` made the key.
-        certificate: PEM from the CA, optionally followed by the CA's certificate and revocation list.
-        authority: The CA's certificate, from a trusted source.
-        revocations: The CA's revocation list, if it is not in `certificate`.
-        fingerprint: The fingerprint of the CA's certificate, if that is in `certificate`.
-        passphrase: The passphrase of the key.
-        where: What to call the certificate in messages.
-        now: The current time.
-
-    Raises:
-        CertificateError: It does not belong there; nothing is changed.
+    The CA sends PEM: the certificate, usually followed by its own, to be chosen by its `fingerprint`, and by its
+    revocation list. If they are not there, give `authority`, from a trusted source, and `revocations`.
     """
     folder = real_path(folder)
-    found = read_certificates(certificate, where)
+    found = certificates.read_certificates(certificate, where)
     trust = TrustStore(
         _authority(folder, found[1:], authority, fingerprint, where),
         certificates.read_list(*_list(folder, certificate, revocations, where)),
@@ -161,11 +125,10 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
         known = read_trust(folder)
         trust = trust if trust.number >= known.number else known
     try:
-        role = role_of(found[0])
+        role = certificates.role_of(found[0])
         name = trust.check(found[0], role, now)
     except UntrustedError as error:
-        msg = f"{where}: {error}"
-        raise CertificateError(msg) from None
+        raise CertificateError(f"{where}: {error}") from None
     if not is_file(folder / f"{name}.csr"):
         msg = f"{where}: this certificate is for {name!r}, but {folder} has no request for that name; give its folder"
         raise CertificateError(msg)
@@ -173,25 +136,21 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     if fitting is None:
         msg = f"{where}: this certificate does not belong to the key in {folder}; send the newest {name}.csr to the CA"
         raise CertificateError(msg)
-    write_public(folder / AUTHORITY, pem(trust.authority))
-    write_public(folder / REVOCATIONS, pem(trust.revocations))
+    keys.write_public(folder / AUTHORITY, pem(trust.authority))
+    keys.write_public(folder / REVOCATIONS, pem(trust.revocations))
     if fitting == NEXT_KEY:
         (folder / NEXT_KEY).replace(folder / KEY)
-    write_public(folder / CERTIFICATE, pem(found[0]))
+    keys.write_public(folder / CERTIFICATE, pem(found[0]))
     return Identity.load(folder, passphrase)
 
 
 def install_list(
     folder: str | os.PathLike[str], revocations: bytes, *, where: object = "the revocation list"
 ) -> TrustStore:
-    """Install a newer revocation list in a folder.
-
-    Raises:
-        CertificateError: It is not from the folder's CA, or is older than the installed one.
-    """
+    """Install a newer revocation list in a folder."""
     folder = real_path(folder)
     trust = read_trust(folder).renewed(revocations, where)
-    write_public(folder / REVOCATIONS, pem(trust.revocations))
+    keys.write_public(folder / REVOCATIONS, pem(trust.revocations))
     return trust
 
 
@@ -204,22 +163,20 @@ def _authority(
         chosen = read_certificate(given, "the CA's certificate")
     elif expected is not None:
         digits = re.sub(r"[\s:]", "", expected).lower()
-        matching = [each for each in sent if fingerprint_of(each) == digits]
-        if not matching:
-            msg = (
+        matching = next((each for each in sent if certificates.fingerprint_of(each) == digits), None)
+        if matching is None:
+            raise CertificateError(
                 f"{where}: this file contains no CA with the fingerprint {expected!r:.100}; compare it digit by digit "
                 "with the CA operator, and install nothing until it matches"
             )
-            raise CertificateError(msg)
-        chosen = matching[0]
+        chosen = matching
     elif is_file(known):
         return read_trust(folder).authority
     else:
-        msg = (
+        raise CertificateError(
             f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
             "(--fingerprint), or the CA's certificate (--ca)"
         )
-        raise CertificateError(msg)
     check_authority(chosen)
     if is_file(known) and read_trust(folder).authority != chosen:
         msg = f"{known}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
@@ -230,21 +187,20 @@ def _authority(
 def _list(folder: Path, certificate: bytes, given: bytes | None, where: object) -> tuple[bytes, object]:
     if given is not None:
         return given, "the revocation list"
-    if not has_list(certificate) and is_file(folder / REVOCATIONS):
-        return read_public(folder / REVOCATIONS, MAX_LIST), folder / REVOCATIONS
-    if not has_list(certificate):
-        msg = f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)"
-        raise CertificateError(msg)
-    return certificate, where
+    if certificates.has_list(certificate):
+        return certificate, where
+    if is_file(folder / REVOCATIONS):
+        return keys.read_public(folder / REVOCATIONS, keys.MAX_LIST), folder / REVOCATIONS
+    raise CertificateError(f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)")
 
 
 def _fits(path: Path, certificate: x509.Certificate, passphrase: str | None) -> bool:
-    return is_file(path) and read_key(path, passphrase).public_key() == public_key(certificate)
+    return is_file(path) and keys.read_key(path, passphrase).public_key() == public_key(certificate)
 
 
 def name_in(bundle: bytes, where: object) -> str | None:
     """Return the name in a file from the CA, to find its folder; None if the file has only a revocation list."""
-    if has_list(bundle) and not has_certificate(bundle):
+    if certificates.has_list(bundle) and b"-----BEGIN CERTIFICATE-----" not in bundle:
         return None
     return name_of(read_certificate(bundle, where))
 
@@ -257,8 +213,7 @@ CA, SERVER = "ca", "server"
 NAME = "fedslim demo CA, for trying only"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoCa:
+class DemoCa(NamedTuple):
     """The CA, the server and the members of a demo."""
 
     folder: Path
@@ -273,21 +228,15 @@ def make_demo_ca(
     """Create everything in a new folder: `ca`, `server`, and a folder for each member.
 
     All keys are in one folder and have no passphrases: never do this in a real federation.
-
-    Raises:
-        ParameterError: A member's name is not allowed.
-        CertificateError: The folder is not empty.
     """
     folder = real_path(folder)
     for name in members:
         checked_name(name, "members")
     if len(set(members)) != len(members) or not members or {CA, SERVER} & set(members):
-        msg = f"members: give at least one name, each once, and neither {CA!r} nor {SERVER!r}"
-        raise ParameterError(msg)
-    make_private_folder(folder)
+        raise ParameterError(f"members: give at least one name, each once, and neither {CA!r} nor {SERVER!r}")
+    keys.make_private_folder(folder)
     if any(folder.iterdir()):
-        msg = f"{folder}: this folder is not empty, and its files are kept; choose a new one"
-        raise CertificateError(msg)
+        raise CertificateError(f"{folder}: this folder is not empty, and its files are kept; choose a new one")
     authority = Authority.create(folder / CA, NAME, days=DAYS, now=now)
 
     def enroll(name: str, role: Role, hosts: Hosts) -> Identity:

@@ -1,9 +1,12 @@
-"""The identity of a party: its name, certificate and key, and the CA that it trusts.
+"""Who a party is, and whom it trusts: its certificate and key, and the certificate and revocation list of its CA.
 
-identity = Identity.load("hospital-a")
-for sentence in identity.warnings(now):
-    print(sentence)
-signature = identity.sign(Statement.agreement_key(federation, identity.name, public))
+    identity = Identity.load("hospital-a")
+    signature = identity.sign(Statement.agreement_key(federation, identity.name, public))
+    identity.trust.verify(statement, certificate_der, signature, members=members, now=now)
+
+TLS verifies certificates itself (`tls.py`); this module is for certificates in messages. Both apply the same rules: a
+certificate has one name and one role, is signed directly by the CA, is within its validity period, and is not on a
+current revocation list.
 """
 
 from __future__ import annotations
@@ -12,31 +15,249 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from fedslim.data.textstream import is_file, real_path
-from fedslim.errors import CertificateError, ParameterError
-from fedslim.trust.anchor import TrustStore, ends, public_key, signed_by
-from fedslim.trust.certificates import hosts_of, name_of, read_certificate, read_list, role_of
-from fedslim.trust.keys import MAX_LIST, read_key, read_public, read_trusted
-from fedslim.trust.names import format_time, whole
+from fedslim.errors import CertificateError, ParameterError, UntrustedError
+from fedslim.trust import certificates, keys
+from fedslim.trust.certificates import UNREADABLE, name_of, read_certificate, read_list, role_of
+from fedslim.trust.names import Role, checked_name, format_time, whole
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Collection
     from datetime import datetime
     from pathlib import Path
 
-    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from fedslim.trust.anchor import Statement
-    from fedslim.trust.names import Host, Role
+    from fedslim.trust.names import Host
+
+MAX_CERTIFICATE = 4096
+"""Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrustStore:
+    """A CA's certificate and its revocation list, both checked on creation."""
+
+    authority: x509.Certificate
+    revocations: x509.CertificateRevocationList
+
+    def __post_init__(self) -> None:
+        check_authority(self.authority)
+        if not signed_by(self.revocations, self.authority):
+            raise CertificateError(f"the revocation list is not signed by {self.name!r}; get the crl.pem of that CA")
+
+    @classmethod
+    def of(cls, authority: bytes, revocations: bytes) -> TrustStore:
+        """Read both from PEM."""
+        return cls(read_certificate(authority, "the CA's certificate"), read_list(revocations, "the revocation list"))
+
+    def __repr__(self) -> str:
+        return f"TrustStore({self.name!r}, {self.fingerprint[:16]}…, list {self.number})"
+
+    @property
+    def name(self) -> str:
+        """The name of the CA."""
+        return name_of(self.authority)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the CA's certificate, for people to compare."""
+        return certificates.fingerprint_of(self.authority)
+
+    @property
+    def number(self) -> int:
+        """The number of the revocation list; newer lists have higher numbers."""
+        return number_of(self.revocations)
+
+    def renewed(self, revocations: bytes, where: object = "the revocation list") -> TrustStore:
+        """Return the same trust with a newer list, from any source: only the CA's signature matters.
+
+        An older list is refused: it would restore revoked certificates.
+        """
+        found = read_list(revocations, where)
+        if not signed_by(found, self.authority):
+            msg = f"{where}: this revocation list is not signed by {self.name!r}; get the crl.pem of that CA"
+            raise CertificateError(msg)
+        if number_of(found) < self.number:
+            raise CertificateError(
+                f"{where}: this is list number {number_of(found)}, but number {self.number} is already installed; get "
+                "the newest crl.pem"
+            )
+        return TrustStore(self.authority, found)
+
+    def check(self, certificate: x509.Certificate, role: Role, now: datetime) -> str:
+        """Verify a certificate and return the name of its holder."""
+        if not signed_by(certificate, self.authority):
+            raise UntrustedError(f"a certificate is not signed by {self.name!r}; its holder must not take part")
+        try:
+            name, actual = name_of(certificate), role_of(certificate)
+        except CertificateError as error:
+            raise UntrustedError(str(error)) from None
+        if actual is not role:
+            raise UntrustedError(
+                f"the certificate of {name!r} is for a {actual.value}, but it is used as a {role.value}; it is refused"
+            )
+        self._check_time(certificate, f"the certificate of {name!r}", now)
+        self._check_time(self.authority, f"the certificate of the CA {self.name!r}", now)
+        self._check_revocation(certificate, name, now)
+        return name
+
+    def verify(
+        self, statement: Statement, certificate: bytes, signature: bytes, *, members: Collection[str], now: datetime
+    ) -> None:
+        """Verify that the member in a statement signed it; certificate (DER) and signature are as received.
+
+        Only `members` may sign: the CA may have signed certificates for other federations too.
+        """
+        if statement.name not in members:
+            raise UntrustedError(f"{statement.name!r} is not a member of this federation; its signature is refused")
+        if len(certificate) > MAX_CERTIFICATE:
+            raise UntrustedError(
+                f"the certificate sent for {statement.name!r} has {len(certificate):,} bytes, more than the limit of "
+                f"{MAX_CERTIFICATE:,}; it is refused"
+            )
+        try:
+            received = x509.load_der_x509_certificate(certificate)
+        except UNREADABLE:
+            msg = f"the certificate sent for {statement.name!r} cannot be read; the run must stop"
+            raise UntrustedError(msg) from None
+        name = self.check(received, Role.MEMBER, now)
+        if name != statement.name:
+            msg = f"the certificate sent for {statement.name!r} belongs to {name!r}; it is refused as an impersonation"
+            raise UntrustedError(msg)
+        try:
+            public_key(received).verify(signature, statement.encoded)
+        except InvalidSignature:
+            raise UntrustedError(
+                f"the signature of {statement.name!r} does not match this {statement.what}; the server, or somebody "
+                "in between, may have replaced it, so the run must stop"
+            ) from None
+
+    def _check_time(self, certificate: x509.Certificate, what: str, now: datetime) -> None:
+        moment = whole(now)
+        if moment < certificate.not_valid_before_utc:
+            raise UntrustedError(
+                f"{what} is not valid before {format_time(certificate.not_valid_before_utc)}, but the time here is "
+                f"{format_time(moment)}; check the clocks"
+            )
+        if moment > certificate.not_valid_after_utc:
+            raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
+
+    def _check_revocation(self, certificate: x509.Certificate, name: str, now: datetime) -> None:
+        moment, last = whole(now), ends(self.revocations)
+        if moment > last:
+            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
+            raise UntrustedError(msg)
+        if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
+            raise UntrustedError(msg)
+
+
+def check_authority(certificate: x509.Certificate) -> None:
+    """Check that a certificate is that of a CA."""
+    try:
+        extensions = certificate.extensions
+        constraints = extensions.get_extension_for_class(x509.BasicConstraints).value
+        usage = extensions.get_extension_for_class(x509.KeyUsage).value
+        fine = constraints.ca and usage.key_cert_sign and usage.crl_sign
+    except (*UNREADABLE, x509.ExtensionNotFound):
+        fine = False
+    if not fine or not signed_by(certificate, certificate):
+        msg = "this is not the certificate of a CA, signed by itself; give the ca.pem that `fedslim ca init` made"
+        raise CertificateError(msg)
+
+
+def signed_by(thing: x509.Certificate | x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    """Return whether the CA signed a certificate or a revocation list directly."""
+    try:
+        key = public_key(authority)
+        if isinstance(thing, x509.Certificate):
+            thing.verify_directly_issued_by(authority)
+            return True
+        return thing.issuer == authority.subject and thing.is_signature_valid(key)
+    except (*UNREADABLE, InvalidSignature, CertificateError):
+        return False
+
+
+def public_key(certificate: x509.Certificate) -> Ed25519PublicKey:
+    """Return the public key of a certificate."""
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise CertificateError("the key of a certificate is not an Ed25519 key; create a new one with `fedslim enroll`")
+    return key
+
+
+def number_of(revocations: x509.CertificateRevocationList) -> int:
+    """Return the number of a revocation list; one without a number counts as the oldest."""
+    try:
+        return revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    except (*UNREADABLE, x509.ExtensionNotFound):
+        return -1
+
+
+def ends(revocations: x509.CertificateRevocationList) -> datetime:
+    """Return when a list expires; one without an expiry date has expired already."""
+    return revocations.next_update_utc or revocations.last_update_utc
+
+
+# -- what members sign for each other ---------------------------------------------------------------------------------
+
+LABEL = b"fedslim statement v1: "
+AGREEMENT_KEY = "agreement key"
+ROSTER = "roster"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Data that a member signs, with its purpose, its federation and the member's name.
+
+    The same key also signs TLS handshakes and certificate requests. Those start with 64 spaces and with 0x30, a
+    statement with its label, so that none of them can be mistaken for another.
+    """
+
+    what: str
+    federation: bytes
+    name: str
+    data: bytes
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+        if not self.federation:
+            msg = "federation: the id of the federation is empty, and a statement needs it; give the federation's id"
+            raise ParameterError(msg)
+
+    @classmethod
+    def agreement_key(cls, federation: bytes, name: str, public: bytes) -> Statement:
+        """State the member's X25519 key for secure aggregation.
+
+        With the id of one run as `federation`, the statement cannot be replayed in another run.
+        """
+        return cls(AGREEMENT_KEY, federation, name, public)
+
+    @classmethod
+    def roster(cls, federation: bytes, name: str, digest: bytes) -> Statement:
+        """State the digest of what the member received before a run, or a new epoch of it, started."""
+        return cls(ROSTER, federation, name, digest)
+
+    @property
+    def encoded(self) -> bytes:
+        """The bytes to sign: each part with its length in front, so that different statements have different bytes."""
+        parts = (self.what.encode(), self.federation, self.name.encode(), self.data)
+        return LABEL + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+
+
+# -- a party with its key ---------------------------------------------------------------------------------------------
 
 KEY, CERTIFICATE, AUTHORITY, REVOCATIONS = "key.pem", "certificate.pem", "ca.pem", "crl.pem"
 
-DERIVED_BYTES = 32
 DERIVED_LABEL = b"fedslim derived key v1: "
 
 EARLY = timedelta(days=30)
@@ -76,30 +297,22 @@ class Identity:
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Files, passphrase: str | None = None) -> Identity:
-        """Load an identity that `fedslim enroll` created and installed.
+        """Load an identity that `fedslim enroll` created and installed, from its folder or the individual files.
 
         Whether the certificate is currently valid is checked when it is used, not here.
-
-        Args:
-            source: A folder, or the individual files.
-            passphrase: The passphrase of the key, if it has one.
-
-        Raises:
-            CertificateError: A file is missing, damaged or of another identity, or other users may read the key.
         """
         files = source if isinstance(source, Files) else Files.within(source)
         if is_file(files.key) and not is_file(files.certificate):
-            msg = (
+            raise CertificateError(
                 f"{files.certificate}: no such file, so the certificate is not installed yet; have the request signed "
                 "by the CA, and install its reply with `fedslim enroll install`"
             )
-            raise CertificateError(msg)
-        certificate = read_certificate(read_public(files.certificate), files.certificate)
+        certificate = read_certificate(keys.read_public(files.certificate), files.certificate)
         trust = read_trust(files)
         if not signed_by(certificate, trust.authority):
             msg = f"{files.certificate}: not signed by {trust.name!r} ({files.authority}); install it again"
             raise CertificateError(msg)
-        key = read_key(files.key, passphrase)
+        key = keys.read_key(files.key, passphrase)
         if key.public_key() != public_key(certificate):
             msg = f"{files.certificate}: this certificate does not belong to {files.key}; install it again"
             raise CertificateError(msg)
@@ -113,7 +326,7 @@ class Identity:
     @property
     def hosts(self) -> tuple[Host, ...]:
         """The host names and addresses of a server; a member has none."""
-        return hosts_of(self.certificate)
+        return certificates.hosts_of(self.certificate)
 
     @property
     def certificate_der(self) -> bytes:
@@ -121,53 +334,34 @@ class Identity:
         return self.certificate.public_bytes(Encoding.DER)
 
     def check(self, now: datetime) -> None:
-        """Check that others would accept this identity now.
-
-        Raises:
-            UntrustedError: The certificate is expired, not valid yet or revoked, or our revocation list has expired.
-        """
+        """Check that others would accept this identity now: valid, not revoked, and our revocation list is current."""
         self.trust.check(self.certificate, self.role, now)
 
     def warnings(self, now: datetime) -> list[str]:
         """Return a sentence, with what to do, for everything that has expired or soon will."""
+        ours, ca, theirs, listed = self.certificate, self.trust.name, self.trust.authority, self.trust.revocations
+        found = []
+        if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
+            found += [f"the certificate of {self.name!r} was revoked by {ca!r}; ask the CA operator why"]
         renew = f"renew it with `fedslim enroll renew {self.files.key.parent}`"
-        ours, theirs, listed = self.certificate, self.trust.authority, self.trust.revocations
+        again = "create a new CA in time, and enroll everybody with it"
+        newest = "get the newest crl.pem from the CA and install it with `fedslim enroll install`"
         spans = (
             (f"the certificate of {self.name!r}", ours.not_valid_before_utc, ours.not_valid_after_utc, renew),
-            (
-                f"the certificate of the CA {self.trust.name!r}",
-                theirs.not_valid_before_utc,
-                theirs.not_valid_after_utc,
-                "create a new CA in time, and enroll everybody with it",
-            ),
-            (
-                f"the revocation list of {self.trust.name!r}",
-                listed.last_update_utc,
-                ends(listed),
-                "get the newest crl.pem from the CA and install it with `fedslim enroll install`",
-            ),
+            (f"the certificate of the CA {ca!r}", theirs.not_valid_before_utc, theirs.not_valid_after_utc, again),
+            (f"the revocation list of {ca!r}", listed.last_update_utc, ends(listed), newest),
         )
-        found = [sentence for span in spans if (sentence := expiry_warning(*span, now=now)) is not None]
-        if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
-            found.insert(
-                0, f"the certificate of {self.name!r} was revoked by {self.trust.name!r}; ask the CA operator why"
-            )
-        return found
+        return found + [warning for span in spans if (warning := expiry_warning(*span, now=now))]
 
     def sign(self, statement: Statement) -> bytes:
-        """Sign a statement in this party's name; others verify it with `TrustStore.verify`.
-
-        Raises:
-            ParameterError: The statement is in another party's name.
-        """
+        """Sign a statement in this party's name; others verify it with `TrustStore.verify`."""
         if statement.name != self.name:
-            msg = f"{self.name!r} cannot sign a statement of {statement.name!r}"
-            raise ParameterError(msg)
+            raise ParameterError(f"{self.name!r} cannot sign a statement of {statement.name!r}")
         return self._key.sign(statement.encoded)
 
     def derived_key(self, purpose: str) -> bytes:
         """Derive a secret key for one purpose from the private key; never log or send it."""
-        made = HKDF(hashes.SHA256(), DERIVED_BYTES, salt=None, info=DERIVED_LABEL + purpose.encode())
+        made = HKDF(hashes.SHA256(), 32, salt=None, info=DERIVED_LABEL + purpose.encode())
         return made.derive(self._key.private_bytes_raw())
 
 
@@ -183,16 +377,11 @@ def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, no
 
 
 def read_trust(source: str | os.PathLike[str] | Files) -> TrustStore:
-    """Read the CA certificate and revocation list of an identity; this needs no key.
-
-    Raises:
-        CertificateError: A file is missing or damaged, or other users may change it.
-    """
+    """Read the CA certificate and revocation list of an identity; this needs no key."""
     files = source if isinstance(source, Files) else Files.within(source)
-    authority = read_certificate(read_trusted(files.authority, "the trusted CA"), files.authority)
-    revocations = read_list(read_public(files.revocations, MAX_LIST), files.revocations)
+    authority = read_certificate(keys.read_trusted(files.authority, "the trusted CA"), files.authority)
+    revocations = read_list(keys.read_public(files.revocations, keys.MAX_LIST), files.revocations)
     try:
         return TrustStore(authority, revocations)
     except CertificateError as error:
-        msg = f"{files.authority}: {error}"
-        raise CertificateError(msg) from None
+        raise CertificateError(f"{files.authority}: {error}") from None

@@ -10,6 +10,8 @@ import base64
 import os
 import secrets
 import stat
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -30,6 +32,7 @@ from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import CertificateError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SHORTEST_PASSPHRASE = 12
@@ -51,17 +54,12 @@ _ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
 def checked_passphrase(passphrase: str) -> str:
-    """Return a passphrase if it is long enough.
-
-    Raises:
-        ParameterError: It is too short or too long. The message does not quote it.
-    """
+    """Return a passphrase if it is long enough. The error does not quote it."""
     if len(passphrase) < SHORTEST_PASSPHRASE or len(_bytes(passphrase)) > MAX_PASSPHRASE_LENGTH:
-        msg = (
+        raise ParameterError(
             f"passphrase: it needs at least {SHORTEST_PASSPHRASE} characters (at most {MAX_PASSPHRASE_LENGTH} bytes); "
+            "use a few unrelated words"
         )
-        msg += "use a few unrelated words"
-        raise ParameterError(msg)
     return passphrase
 
 
@@ -71,8 +69,7 @@ def _bytes(passphrase: str) -> bytes:
         return passphrase.encode()
     except UnicodeEncodeError:
         pass
-    msg = "passphrase: it is not UTF-8; save the file, or set the variable, in UTF-8"
-    raise ParameterError(msg)
+    raise ParameterError("passphrase: it is not UTF-8; save the file, or set the variable, in UTF-8")
 
 
 def new_key() -> Ed25519PrivateKey:
@@ -81,12 +78,7 @@ def new_key() -> Ed25519PrivateKey:
 
 
 def write_key(key: Ed25519PrivateKey, path: Path, passphrase: str | None = None) -> None:
-    """Write a key to a new file in PKCS #8 that only its owner may read.
-
-    Raises:
-        DataError: The file exists. It may be a key in use, so it is never replaced.
-        ParameterError: The passphrase is too short.
-    """
+    """Write a key in PKCS #8 to a file that only its owner may read. An existing one may be in use; it is kept."""
     if passphrase is None:
         data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     else:
@@ -97,21 +89,15 @@ def write_key(key: Ed25519PrivateKey, path: Path, passphrase: str | None = None)
 
 
 def read_key(path: Path, passphrase: str | None = None) -> Ed25519PrivateKey:
-    """Read a key.
-
-    Raises:
-        CertificateError: There is none, other users may read it, or the passphrase is missing or wrong. The message
-            does not quote the content.
-    """
+    """Read a key that only its owner may read. No error quotes its content."""
     data = read_private(path, "this private key")
     if _ENCRYPTED not in data:
         passphrase = None  # not needed here; it may be meant for another key
     elif passphrase is None:
         msg = f"{path}: this key needs a passphrase; set FEDSLIM_PASSPHRASE or give a file with --passphrase-file"
         raise CertificateError(msg)
-    words = None if passphrase is None else _bytes(passphrase)
     try:
-        key = load_pem_private_key(data, words)
+        key = load_pem_private_key(data, None if passphrase is None else _bytes(passphrase))
     except (ValueError, TypeError, UnsupportedAlgorithm):
         if passphrase is None:
             msg = f"{path}: this is not a private key; give the file that `fedslim enroll` made"
@@ -119,8 +105,7 @@ def read_key(path: Path, passphrase: str | None = None) -> Ed25519PrivateKey:
             msg = f"{path}: the passphrase is wrong, or the key is damaged; give the passphrase it was created with"
         raise CertificateError(msg) from None  # the library's message might quote the content
     if not isinstance(key, Ed25519PrivateKey):
-        msg = f"{path}: this is not an Ed25519 key; create one with `fedslim enroll`"
-        raise CertificateError(msg)
+        raise CertificateError(f"{path}: this is not an Ed25519 key; create one with `fedslim enroll`")
     return key
 
 
@@ -135,9 +120,7 @@ def has_passphrase(path: Path) -> bool:
 
 def fingerprint(key: Ed25519PublicKey) -> str:
     """Return the fingerprint of a public key for people to compare: SHA-256 of its SubjectPublicKeyInfo."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-    return digest.finalize().hex()
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -156,18 +139,13 @@ def make_private_folder(folder: Path) -> None:
 def read_private(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """Read a secret file; refuse one that other users may read or change."""
     remedy = "run chmod 600 on it, or, if somebody may have read it, create a new one"
-    return _read_file(path, most, 0o077, f"others may read or change {what}", remedy)
+    return read_public(path, most, 0o077, f"others may read or change {what}", remedy)
 
 
 def read_trusted(path: Path, what: str, most: int = MAX_BYTES) -> bytes:
     """Read a file that decides on trust; refuse one that other users may change."""
     remedy = "check that nobody has changed it, then run chmod go-w on it"
-    return _read_file(path, most, 0o022, f"others may change {what}", remedy)
-
-
-def read_public(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Read a file without any check of its permissions."""
-    return _read_file(path, most)
+    return read_public(path, most, 0o022, f"others may change {what}", remedy)
 
 
 def write_public(path: Path, data: bytes) -> None:
@@ -178,8 +156,8 @@ def write_public(path: Path, data: bytes) -> None:
         partial.chmod(PUBLIC_MODE)  # some umasks let the whole group write
 
 
-def _read_file(path: Path, most: int, forbidden: int = 0, problem: str = "", remedy: str = "") -> bytes:
-    """Read a file; refuse one with any of the forbidden permissions."""
+def read_public(path: Path, most: int = MAX_BYTES, forbidden: int = 0, problem: str = "", remedy: str = "") -> bytes:
+    """Read a file; refuse one with any of the forbidden permissions, of which there are none by default."""
     path = real_path(path)
     with told_as_data_errors(path), path.open("rb") as stream:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -188,9 +166,27 @@ def _read_file(path: Path, most: int, forbidden: int = 0, problem: str = "", rem
         msg = f"{path}: this file is larger than {most:,} bytes, so fedslim did not write it; choose another"
         raise CertificateError(msg)
     if os.name == "posix" and mode & forbidden:
-        msg = f"{path}: {problem} (its permissions are {mode:03o}); {remedy}"
-        raise CertificateError(msg)
+        raise CertificateError(f"{path}: {problem} (its permissions are {mode:03o}); {remedy}")
     return data
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Keep other processes from writing a file, such as a ledger, at the same time, which would lose records."""
+    make_folder_for(path)
+    try:
+        import fcntl  # noqa: PLC0415  # not on every system
+
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    except (ImportError, OSError):  # if the folder cannot be read, reading the file raises the error
+        yield
+        return
+    try:
+        with suppress(OSError):  # some network file systems do not support locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # -- encryption -----------------------------------------------------------------------------------------------------
@@ -208,15 +204,14 @@ def _encrypt(plain: bytes, passphrase: bytes) -> bytes:
     encryptor = Cipher(algorithms.AES(key), modes.CBC(start)).encryptor()
     sealed = encryptor.update(padder.update(plain) + padder.finalize()) + encryptor.finalize()
 
-    derivation = _sequence(
-        _oid("2a864886f70d01050c"),  # PBKDF2
-        _sequence(_octets(salt), _integer(ROUNDS), _sequence(_oid("2a864886f70d0209"), b"\x05\x00")),  # HMAC-SHA-256
-    )
-    encryption = _sequence(_oid("60864801650304012a"), _octets(start))  # AES-256-CBC
-    scheme = _sequence(_oid("2a864886f70d01050d"), _sequence(derivation, encryption))  # PBES2
-    text = base64.encodebytes(_sequence(scheme, _octets(sealed))).replace(b"\n", b"")
-    lines = b"".join(text[k : k + 64] + b"\n" for k in range(0, len(text), 64))
-    return _ENCRYPTED + b"\n" + lines + _ENCRYPTED.replace(b"BEGIN", b"END") + b"\n"
+    oids = ("2a864886f70d01050d", "2a864886f70d01050c", "2a864886f70d0209", "60864801650304012a")
+    pbes2, pbkdf2, hmac_sha256, aes256_cbc = (_der(0x06, bytes.fromhex(oid)) for oid in oids)
+    rounds = _der(0x02, ROUNDS.to_bytes(ROUNDS.bit_length() // 8 + 1, "big"))
+    derivation = _sequence(pbkdf2, _sequence(_octets(salt), rounds, _sequence(hmac_sha256, b"\x05\x00")))
+    scheme = _sequence(pbes2, _sequence(derivation, _sequence(aes256_cbc, _octets(start))))
+    text = base64.b64encode(_sequence(scheme, _octets(sealed)))
+    lines = (text[k : k + 64] for k in range(0, len(text), 64))
+    return b"\n".join((_ENCRYPTED, *lines, _ENCRYPTED.replace(b"BEGIN", b"END"), b""))
 
 
 def _der(tag: int, content: bytes) -> bytes:
@@ -231,11 +226,3 @@ def _sequence(*parts: bytes) -> bytes:
 
 def _octets(content: bytes) -> bytes:
     return _der(0x04, content)
-
-
-def _oid(content: str) -> bytes:
-    return _der(0x06, bytes.fromhex(content))
-
-
-def _integer(number: int) -> bytes:
-    return _der(0x02, number.to_bytes(number.bit_length() // 8 + 1, "big"))

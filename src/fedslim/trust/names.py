@@ -22,7 +22,7 @@ MAX_CA_NAME_LENGTH = 64
 """The limit of X.509 for a common name."""
 
 Host: TypeAlias = str | IPv4Address | IPv6Address
-Hosts: TypeAlias = Iterable[str | IPv4Address | IPv6Address]
+Hosts: TypeAlias = Iterable[Host]
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(_LABEL)
@@ -37,28 +37,22 @@ class Role(Enum):
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """Return the name of a member or a server if it is valid.
-
-    Raises:
-        ParameterError: It is not; the message says what is allowed.
-    """
+    """Return the name of a member or a server if it is valid."""
     if not _NAME.fullmatch(name):
-        msg = (
+        raise ParameterError(
             f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} lower-case letters "
             "(a-z), digits and hyphens, without a hyphen at either end, such as hospital-a"
         )
-        raise ParameterError(msg)
     return name
 
 
 def checked_ca_name(name: str) -> str:
     """Return the name of a certificate authority if it is valid: printable, without control characters."""
     if not name.strip() or len(name) > MAX_CA_NAME_LENGTH or not (name.isascii() and name.isprintable()):
-        msg = (
+        raise ParameterError(
             f"name: {name!r:.80} cannot be the name of a certificate authority; use 1 to {MAX_CA_NAME_LENGTH} "
             "printable ASCII characters, such as 'Heart Study CA'"
         )
-        raise ParameterError(msg)
     return name
 
 
@@ -66,12 +60,11 @@ def checked_hosts(hosts: Hosts) -> tuple[Host, ...]:
     """Return the host names and addresses for a server's certificate, in the order given, without repeats."""
     found = dict.fromkeys(map(_host, hosts))
     if len(found) > MAX_HOSTS:
-        msg = f"host: {len(found)} hosts are too many; give at most {MAX_HOSTS}"
-        raise ParameterError(msg)
+        raise ParameterError(f"host: {len(found)} hosts are too many; give at most {MAX_HOSTS}")
     return tuple(found)
 
 
-def _host(host: str | IPv4Address | IPv6Address) -> Host:
+def _host(host: Host) -> Host:
     if not isinstance(host, str):
         return host
     try:
@@ -86,11 +79,10 @@ def _host(host: str | IPv4Address | IPv6Address) -> Host:
     name = host.lower()
     last = name.rpartition(".")[2]
     if len(name) > MAX_HOST_LENGTH or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is not a name either
-        msg = (
+        raise ParameterError(
             f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "
             "without scheme, port or wildcard, and international names in their xn-- form"
         )
-        raise ParameterError(msg)
     return name
 
 
@@ -101,26 +93,16 @@ SLACK = timedelta(minutes=10)
 
 
 def whole(now: datetime) -> datetime:
-    """Convert a time to UTC and whole seconds.
-
-    Raises:
-        ParameterError: It has no time zone.
-    """
+    """Convert a time to UTC and whole seconds."""
     if now.tzinfo is None:
-        msg = "now: this time has no time zone; give one in UTC, such as datetime.now(UTC)"
-        raise ParameterError(msg)
+        raise ParameterError("now: this time has no time zone; give one in UTC, such as datetime.now(UTC)")
     return now.astimezone(UTC).replace(microsecond=0)
 
 
 def validity(days: int, most: int) -> timedelta:
-    """Convert a lifetime from days.
-
-    Raises:
-        ParameterError: It is out of range.
-    """
+    """Convert a lifetime from days."""
     if not 1 <= days <= most:
-        msg = f"days: {days} is out of range; give 1 to {most:,}"
-        raise ParameterError(msg)
+        raise ParameterError(f"days: {days} is out of range; give 1 to {most:,}")
     return timedelta(days=days)
 
 

@@ -26,8 +26,7 @@ from fedslim.trust.keys import MAX_LIST, read_public
 from fedslim.trust.names import Role
 
 if TYPE_CHECKING:
-    from fedslim.trust.anchor import TrustStore
-    from fedslim.trust.identity import Identity
+    from fedslim.trust.identity import Identity, TrustStore
 
     TlsPeer = ssl.SSLObject | ssl.SSLSocket
 
@@ -35,16 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def server_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
-    """Create the context of a server, which accepts only members with a certificate from its CA.
-
-    Args:
-        identity: The server's identity.
-        now: The current time.
-
-    Raises:
-        CertificateError: The identity is not a server's.
-        UntrustedError: Its certificate or the revocation list has expired, so no peer would accept it.
-    """
+    """Create the context of a server, which accepts only members with a certificate from its CA."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity, Role.SERVER, now)
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
@@ -52,10 +42,7 @@ def server_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
 
 
 def client_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
-    """Create the context of a member, which accepts only a server with a certificate from its CA for that host.
-
-    The arguments and errors are those of `server_context`.
-    """
+    """Create the context of a member, which accepts only a server with a certificate from its CA for that host."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, Role.MEMBER, now)
     context.check_hostname = True
     context.hostname_checks_common_name = False
@@ -64,11 +51,10 @@ def client_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
 
 def _context(protocol: int, identity: Identity, role: Role, now: datetime) -> ssl.SSLContext:
     if identity.role is not role:
-        msg = (
+        raise CertificateError(
             f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, but this needs a "
             f"{role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
         )
-        raise CertificateError(msg)
     trust = identity.trust
     trust.check(identity.certificate, role, now)
     context = ssl.SSLContext(protocol)
@@ -82,10 +68,9 @@ def _context(protocol: int, identity: Identity, role: Role, now: datetime) -> ss
     try:
         context.load_cert_chain(identity.files.certificate, identity.files.key, password=passphrase)
     except (OSError, ValueError):  # an SSLError is an OSError
-        msg = (
+        raise CertificateError(
             f"{identity.files.key}: TLS cannot use this key with {identity.files.certificate}; load the identity again"
-        )
-        raise CertificateError(msg) from None
+        ) from None
     return context
 
 
@@ -98,14 +83,7 @@ def refresh(context: ssl.SSLContext, trust: TrustStore) -> None:
 
 
 def peer_name(connection: TlsPeer) -> str:
-    """Return the name of the peer, from the certificate that TLS has verified.
-
-    Args:
-        connection: An `ssl.SSLObject` or `ssl.SSLSocket` after its handshake, made with one of our contexts.
-
-    Raises:
-        UntrustedError: The peer sent no certificate, TLS did not verify it, or it is for the other role.
-    """
+    """Return the name of the peer, from the certificate that TLS has verified, with one of our contexts."""
     if connection.context.verify_mode is not ssl.CERT_REQUIRED or connection.version() != "TLSv1.3":
         msg = "this connection does not verify certificates with TLS 1.3, so the peer is unknown; it is refused"
         raise UntrustedError(msg)
@@ -118,15 +96,13 @@ def peer_name(connection: TlsPeer) -> str:
     except ValueError:  # before the handshake
         received = None
     if not isinstance(received, bytes):
-        msg = "the peer sent no certificate; it is refused"
-        raise UntrustedError(msg)
+        raise UntrustedError("the peer sent no certificate; it is refused")
     expected = Role.MEMBER if connection.server_side else Role.SERVER
     try:
         certificate = x509.load_der_x509_certificate(received)
         name, role = name_of(certificate), role_of(certificate)
     except (*UNREADABLE, CertificateError):
-        msg = "the peer's certificate was not made by fedslim; it is refused"
-        raise UntrustedError(msg) from None
+        raise UntrustedError("the peer's certificate was not made by fedslim; it is refused") from None
     if role is not expected:
         msg = f"the certificate of {name!r} is for a {role.value}, but it is used as a {expected.value}; it is refused"
         raise UntrustedError(msg)
@@ -136,16 +112,12 @@ def peer_name(connection: TlsPeer) -> str:
 # -- what went wrong ------------------------------------------------------------------------------------------------
 
 # By OpenSSL's error numbers (x509_vfy.h), which are stable; its messages are not.
-_VERIFYING = {
+_VERIFYING = dict.fromkeys((18, 19, 20, 21), "its certificate is not signed by the CA of this federation") | {
     3: "we have no revocation list of its CA; install the CA's crl.pem",
     9: "its certificate is not valid yet; check the clocks on both sides",
     10: "its certificate has expired; it must be renewed",
     11: "our revocation list is not valid yet; check our clock",
     12: "our revocation list has expired; install the newest crl.pem of the CA",
-    18: "its certificate is not signed by the CA of this federation",
-    19: "its certificate is not signed by the CA of this federation",
-    20: "its certificate is not signed by the CA of this federation",
-    21: "its certificate is not signed by the CA of this federation",
     23: "its certificate was revoked",
     26: "its certificate is for the other role: a member cannot act as a server, nor a server as a member",
     62: "its certificate is for other host names; connect to one of those, or add this name to it (--host)",
@@ -216,11 +188,7 @@ class RevocationWatch:
             logger.info("now using revocation list %s", newer.number)
 
     def check(self, connection: TlsPeer) -> None:
-        """Check the member's certificate of an open connection against the newest list.
-
-        Raises:
-            UntrustedError: The certificate was revoked or has expired since the connection was made.
-        """
+        """Check the member's certificate of an open connection against the newest list."""
         certificate = connection.getpeercert(binary_form=True)
         assert isinstance(certificate, bytes)  # noqa: S101  # the handshake requires one
         self.trust.check(x509.load_der_x509_certificate(certificate), Role.MEMBER, datetime.now(UTC))

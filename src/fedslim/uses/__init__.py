@@ -35,6 +35,5 @@ _NAMES = {
 def __getattr__(name: str) -> Any:
     home = next((module for module, names in _NAMES.items() if name in names), None)
     if home is None:
-        msg = f"module 'fedslim.uses' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'fedslim.uses' has no attribute {name!r}")
     return getattr(import_module(f"fedslim.uses.{home}"), name)

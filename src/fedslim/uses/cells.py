@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.data import Encoding
+    from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable
 
 
@@ -60,14 +61,19 @@ def labelled(X: Any, column: str) -> tuple[TransactionDatabase, list[str]]:  # n
     table = dataframe_table(X) if is_dataframe(X) else read_table(path) if path and is_file(Path(path)) else None
     if table is None:
         return _by_items(as_database(X), column)
+    labels = labels_in(table, column)
+    rest = replace(table, columns=[one for one in table.columns if one.name != column])
+    return encode_table(rest, long=False)[0], labels
+
+
+def labels_in(table: EncodedTable, column: str) -> list[str]:
+    """Return the value of each row in a column; see `labelled`."""
     chosen = next((one for one in table.columns if one.name == column), None)
     if chosen is None or len(table.columns) < 2:  # noqa: PLR2004  # one must be left
-        msg = f"{table.source}: there is no column {column!r} beside others; name a column of the header"
-        raise DataError(msg)
-    rest = replace(table, columns=[one for one in table.columns if one is not chosen])
-    coded = chosen.coded(None)
-    _check_rows(coded.codes >= 0, f"has no value in the column {column!r}")
-    return encode_table(rest)[0], [coded.labels[code] for code in coded.codes.tolist()]
+        raise DataError(f"{table.source}: there is no column {column!r} beside others; name a column of the header")
+    _check_rows(chosen.codes >= 0, f"has no value in the column {column!r}")
+    labels = chosen.labels
+    return [labels[code] for code in chosen.codes.tolist()]
 
 
 def _by_items(database: TransactionDatabase, column: str) -> tuple[TransactionDatabase, list[str]]:
@@ -86,5 +92,4 @@ def _by_items(database: TransactionDatabase, column: str) -> tuple[TransactionDa
 
 def _check_rows(right: NDArray[np.bool_], what: str) -> None:
     if not bool(right.all()):
-        msg = f"row {int(np.flatnonzero(~right)[0]) + 1} {what}; remove such rows, or name something else"
-        raise DataError(msg)
+        raise DataError(f"row {int(np.flatnonzero(~right)[0]) + 1} {what}; remove such rows, or name something else")

@@ -27,7 +27,7 @@ from fedslim.errors import CodeTableError, DataError
 from fedslim.mdl.estimator import convert, item_tags, mine_for
 from fedslim.mdl.files import MAX_BYTES, code_table_document, code_table_of
 from fedslim.mdl.objective import log2
-from fedslim.uses.explaining import Explanation, explain_transaction
+from fedslim.uses.explaining import Explanation, explain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,8 +53,7 @@ class ClassTables(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
         self.classes_ = np.asarray(classes)
         self.tables_ = tuple(tables)
         self.encoding_ = tables[0].encoding or ITEMS
-        counts = [table.transactions for table in tables]
-        self.class_count_ = np.array(counts)
+        self.class_count_ = np.array([table.transactions for table in tables])
 
     def _items(self, X: Any) -> TransactionDatabase:  # noqa: N803
         check_is_fitted(self, "tables_")
@@ -86,13 +85,12 @@ class ClassTables(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
         """Explain the class of a row, counted from 1: its cover with the best two tables."""
         database = self._items(X)
         if not 1 <= row <= len(database):
-            msg = f"there is no row {row}; give a number from 1 to {len(database)}"
-            raise DataError(msg)
+            raise DataError(f"there is no row {row}; give a number from 1 to {len(database)}")
         bits = self._bits(database.take([row - 1]))[0]
-        best = np.argsort(bits, kind="stable")[:2].tolist()
+        best = np.argsort(bits, kind="stable").tolist()
         return ClassExplanation(
-            {self.classes_[k]: float(bits[k]) for k in np.argsort(bits, kind="stable").tolist()},
-            {self.classes_[k]: explain_transaction(self.tables_[k], database, row) for k in best},
+            {self.classes_[k]: float(bits[k]) for k in best},
+            {self.classes_[k]: explain_rows(self.tables_[k], database, [row])[0] for k in best[:2]},
         )
 
     def save(self, path: str | Path, *, private: bool = False) -> None:
@@ -153,17 +151,14 @@ class SlimClassifier(ClassTables):
         max_time: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.prior = prior
-        self.width = width
-        self.effort = effort
-        self.max_time = max_time
-        self.seed = seed
+        self.prior, self.width, self.effort = prior, width, effort
+        self.max_time, self.seed = max_time, seed
 
     def fit(self, X: Any, y: Any) -> SlimClassifier:  # noqa: N803  # scikit-learn's names
         """Mine the table of each class; Ctrl-C ends the search of each early and keeps the best table so far."""
-        database = convert(self, X)
+        database = convert(self, X, long=False)  # each row has a class
         classes, groups = classes_of(y, len(database))
-        mined = mine_for(self, *(database.take(group) for group in groups), besides="prior")
+        mined = mine_for(self, *(database.take(group) for group in groups), besides={"prior"})
         self._fitted(classes, [one.table for one in mined])
         return self
 
@@ -200,12 +195,10 @@ def classes_of(y: Any, rows: int) -> tuple[NDArray[Any], list[NDArray[np.int64]]
         ValueError: There is not one class for each row, or these are numbers to predict rather than classes.
     """
     if y is None:
-        msg = "this classifier requires y to be passed, but the target y is None; give the class of each row"
-        raise DataError(msg)
+        raise DataError("this classifier requires y to be passed, but the target y is None; give the class of each row")
     labels = column_or_1d(y, warn=True)
     if len(labels) != rows:
-        msg = f"there are {rows} rows but {len(labels)} classes; give one class for each row"
-        raise DataError(msg)
+        raise DataError(f"there are {rows} rows but {len(labels)} classes; give one class for each row")
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     return classes, [np.flatnonzero(codes == k) for k in range(len(classes))]

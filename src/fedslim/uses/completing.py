@@ -67,8 +67,4 @@ def cells(table: CodeTable, database: TransactionDatabase, first: int = 1) -> It
         items, row = np.flatnonzero(own == number).tolist(), known.item_ids(t).tolist()
         bits = table.covering.bits(rows_of(table, [sorted([*row, item]) for item in items])).tolist()
         values = zip((table.vocabulary[i][len(names[number]) + 1 :] for i in items), bits, strict=True)
-        yield Cell(first + t, names[number], tuple(sorted(values, key=_by_bits)))
-
-
-def _by_bits(value: tuple[str, float]) -> tuple[float, str]:
-    return value[1], value[0]
+        yield Cell(first + t, names[number], tuple(sorted(values, key=lambda value: value[::-1])))

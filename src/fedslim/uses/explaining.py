@@ -6,10 +6,12 @@ print(explain(table, rows, 17))
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fedslim.errors import DataError
 from fedslim.format import printable
@@ -17,12 +19,11 @@ from fedslim.uses.cells import column_names, columns_of, rows_of
 from fedslim.uses.scoring import score_chunks
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.itemsets import Itemset
-
+    from fedslim.uses.scoring import Scores
 MAX_SHOWN = 5
 """How many missed itemsets and unlikely pairs an explanation has."""
 
@@ -114,84 +115,115 @@ def explain(table: CodeTable, X: Any, row: int) -> Explanation:  # noqa: N803  #
              3.2 fewer  {bread, milk}  with milk
              3.2 fewer  {jam, tea}  with jam
     """
-    return explain_transaction(table, table.items_of(X), row)
+    return explain_rows(table, table.items_of(X), [row])[0]
 
 
-def explain_transaction(table: CodeTable, database: TransactionDatabase, row: int) -> Explanation:
-    """See `explain`; for transactions."""
-    if not 1 <= row <= len(database):
-        msg = f"there is no row {row} in {database.name}; give a number from 1 to {len(database)}"
-        raise DataError(msg)
-    covering, scores = table.covering, score_chunks(table, [database])
-    known, strange = covering.known(database)
+def explain_rows(table: CodeTable, database: TransactionDatabase, rows: Sequence[int]) -> list[Explanation]:
+    """Explain several rows of a database; see `explain`."""
+    if (lost := next((row for row in rows if not 1 <= row <= len(database)), None)) is not None:
+        raise DataError(f"there is no row {lost} in {database.name}; give a number from 1 to {len(database)}")
+    taken, scores = database.take(np.array(rows, np.int64) - 1), score_chunks(table, [database])
+    return explain_taken(table, taken, rows, scores, partial(count_together, table, database))
+
+
+def explain_taken(
+    table: CodeTable,
+    database: TransactionDatabase,
+    rows: Sequence[int],
+    scores: Scores,
+    count: Callable[[Sequence[int]], csr_array],
+) -> list[Explanation]:
+    """Explain rows that were taken from others.
+
+    `rows` has their numbers, `scores` are those of all rows, and `count` does in all rows what `count_together` does.
+    """
+    covering, n = table.covering, len(scores.bits)
+    known, _ = covering.known(database)
     ends, elements = covering.elements(known)
-    begin = int(ends[row - 2]) if row > 1 else 0
-    own = elements[begin : int(ends[row - 1])].tolist()
-    items = set(known.item_ids(row - 1).tolist())
-    parts = [_part(table, element) for element in own]
-    labels = [label for label in database.transaction(row - 1) if strange[row - 1] and label not in table.vocabulary]
-    return Explanation(
-        row,
-        float(scores.bits[row - 1]),
-        float(scores.expected[row - 1]),
-        float(scores.beyond[row - 1]),
-        1 + int(np.flatnonzero(scores.ranking == row - 1)[0]),
-        len(database),
-        tuple(part for part in parts if len(part.items) > 1),
-        tuple(part for part in parts if len(part.items) == 1),
-        tuple(Part((label,), table.other, float(covering.lengths[-1])) for label in labels),
-        _missed(table, items),
-        _unlikely(table, own, ends, elements),
-    )
-
-
-def _part(table: CodeTable, element: int) -> Part:
+    covers = [each.tolist() for each in np.split(elements, ends[:-1])]
+    items = [set(known.item_ids(k).tolist()) for k in range(len(rows))]
+    ranks = np.empty(n, np.int64)
+    ranks[scores.ranking] = np.arange(1, n + 1)
     usages = (*(usage for _, usage, _, _ in table.found), *table.singleton_usages)
-    return Part(_labels(table, element), usages[element], float(table.covering.lengths[element]))
+    chosen = sorted({element for cover in covers for element in cover})
+    vocabulary, unlikely = set(table.vocabulary), _unlikely(table, covers, chosen, count(chosen), n)
+    found = []
+    for k, (row, cover, missed, rare) in enumerate(zip(rows, covers, _missed(table, items), unlikely, strict=True)):
+        parts = [Part(_labels(table, element), usages[element], float(covering.lengths[element])) for element in cover]
+        strange = [label for label in database.transaction(k) if label not in vocabulary]
+        found.append(
+            Explanation(
+                row,
+                float(scores.bits[row - 1]),
+                float(scores.expected[row - 1]),
+                float(scores.beyond[row - 1]),
+                int(ranks[row - 1]),
+                n,
+                tuple(part for part in parts if len(part.items) > 1),
+                tuple(part for part in parts if len(part.items) == 1),
+                tuple(Part((label,), table.other, float(covering.lengths[-1])) for label in strange),
+                missed,
+                rare,
+            )
+        )
+    return found
 
 
 def _labels(table: CodeTable, element: int) -> tuple[str, ...]:
     return tuple(table.vocabulary[i] for i in table.covering.items_of(element))
 
 
-def _missed(table: CodeTable, items: set[int]) -> tuple[Missed, ...]:
-    """Return the missing items that would save most bits, each with the most frequent itemset that it completes."""
+def _missed(table: CodeTable, rows: Sequence[set[int]]) -> Iterator[tuple[Missed, ...]]:
+    """Yield the missing items that would save most bits, each with the most used itemset that it completes."""
     column = columns_of(column_names(table.encoding), table.vocabulary)
-    lacking: dict[int, tuple[Itemset, int]] = {}
-    for itemset, usage, _, _ in table.found:
-        gone = [i for i in itemset if i not in items]
-        if len(gone) == 1 and usage > lacking.get(gone[0], ((), 0))[1]:
-            lacking[gone[0]] = (itemset, usage)
-    # In a table, the row has another value in the column of the missing item, if any: that one gives way.
-    others = {i: {j for j in items if column[i] == column[j] >= 0} for i in lacking}
-    variants = [sorted(items - others[item] | {item}) for item in lacking]
-    now, *then = table.covering.bits(rows_of(table, [sorted(items), *variants])).tolist()
-    found = [
-        Missed(
-            tuple(table.vocabulary[i] for i in itemset),
-            table.vocabulary[item],
-            next((table.vocabulary[i] for i in others[item]), None),
-            now - bits,
-        )
-        for (item, (itemset, _)), bits in zip(lacking.items(), then, strict=True)
-        if bits < now
-    ]
-    return tuple(sorted(found, key=lambda one: (-one.bits_fewer, one.items)))[:MAX_SHOWN]
+    sizes = np.array([len(itemset) for itemset, *_ in table.found], np.int64)
+    members = [item for itemset, *_ in table.found for item in itemset]
+    shape = len(sizes), len(table.vocabulary)
+    within = csr_array((np.ones(len(members), np.int64), members, np.append(0, sizes.cumsum())), shape=shape)
+    for items in rows:
+        present = np.zeros(len(table.vocabulary), np.int64)
+        present[list(items)] = 1
+        lacking: dict[int, int] = {}
+        for k in np.flatnonzero(within @ present == sizes - 1).tolist():
+            (item,) = (i for i in table.found[k][0] if i not in items)
+            if table.found[k][1] > (table.found[lacking[item]][1] if item in lacking else 0):
+                lacking[item] = k
+        # In a table, the row has another value in the column of the missing item, if any: that one gives way.
+        others = {i: {j for j in items if column[i] == column[j] >= 0} for i in lacking}
+        variants = [sorted(items - others[item] | {item}) for item in lacking]
+        now, *then = table.covering.bits(rows_of(table, [sorted(items), *variants])).tolist()
+        found = [
+            Missed(
+                _labels(table, k),
+                table.vocabulary[item],
+                next((table.vocabulary[i] for i in others[item]), None),
+                now - bits,
+            )
+            for (item, k), bits in zip(lacking.items(), then, strict=True)
+            if bits < now
+        ]
+        yield tuple(sorted(found, key=lambda one: (-one.bits_fewer, one.items))[:MAX_SHOWN])
+
+
+def count_together(table: CodeTable, database: TransactionDatabase, chosen: Sequence[int]) -> csr_array:
+    """Return, for each two of these elements, how many covers have both."""
+    known, _ = table.covering.known(database)
+    ends, elements = table.covering.elements(known)
+    shape = len(ends), table.covering.n_elements
+    used = csr_array((np.ones(len(elements), np.int64), elements, np.append(0, ends)), shape=shape).tocsc()[:, chosen]
+    return (used.T @ used).tocsr()
 
 
 def _unlikely(
-    table: CodeTable, own: list[int], ends: NDArray[np.int64], elements: NDArray[np.int64]
-) -> tuple[Unlikely, ...]:
-    """Return the pairs of the cover that meet more rarely in these rows than if they were independent."""
-    tids = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    used = {element: np.zeros(len(ends), bool) for element in own}
-    for element, rows in used.items():
-        rows[tids[elements == element]] = True
-    found = []
-    for x, y in combinations(own, 2):
-        together = int((used[x] & used[y]).sum())
-        chance = int(used[x].sum()) * int(used[y].sum()) / len(ends)
-        surprise = float(np.log2(chance / together))
-        if surprise >= 1:  # at most half as often as by chance
-            found.append(Unlikely(_labels(table, x), _labels(table, y), together, surprise))
-    return tuple(sorted(found, key=lambda u: (-u.bits, u.first, u.second)))[:MAX_SHOWN]
+    table: CodeTable, covers: Sequence[list[int]], chosen: Sequence[int], counts: csr_array, rows: int
+) -> Iterator[tuple[Unlikely, ...]]:
+    """Yield the pairs of each cover that meet more rarely in all rows than if they were independent."""
+    for cover in covers:
+        places = np.searchsorted(chosen, cover)
+        together = counts[places][:, places].toarray().tolist()
+        found = []
+        for x, y in combinations(range(len(cover)), 2):
+            surprise = float(np.log2(together[x][x] * together[y][y] / rows / together[x][y]))
+            if surprise >= 1:  # at most half as often as by chance
+                found.append(Unlikely(_labels(table, cover[x]), _labels(table, cover[y]), together[x][y], surprise))
+        yield tuple(sorted(found, key=lambda u: (-u.bits, u.first, u.second))[:MAX_SHOWN])

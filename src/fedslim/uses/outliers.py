@@ -54,20 +54,16 @@ class SlimOutlierDetector(OutlierMixin, CodeTableEstimator):  # type: ignore[mis
         max_time: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.contamination = contamination
-        self.width = width
-        self.effort = effort
-        self.max_time = max_time
-        self.seed = seed
+        self.contamination, self.width, self.effort = contamination, width, effort
+        self.max_time, self.seed = max_time, seed
 
     def fit(self, X: Any, y: Any = None) -> SlimOutlierDetector:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the rows, and learn which scores are unusual among them."""
         given: object = self.contamination
         if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) <= MOST:
-            msg = f"contamination must be a number above 0 and at most {MOST}, not {given!r}"
-            raise ParameterError(msg)
-        database = convert(self, X)
-        (mined,) = mine_for(self, database, besides="contamination")
+            raise ParameterError(f"contamination must be a number above 0 and at most {MOST}, not {given!r}")
+        database = convert(self, X, long=False)
+        (mined,) = mine_for(self, database, besides={"contamination"})
         self._fitted(mined.table, database.encoding or ITEMS)
         covering = self.table_.covering
         excess = covering.bits(database) - covering.expected(database)

@@ -98,6 +98,5 @@ def score_chunks(table: CodeTable, chunks: Iterable[TransactionDatabase]) -> Sco
     covering = table.covering
     parts = [(covering.bits(one), covering.expected(one), one.lengths) for one in chunks]
     if not parts:
-        msg = "there are no rows to score; give at least one"
-        raise DataError(msg)
+        raise DataError("there are no rows to score; give at least one")
     return Scores(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -102,7 +102,6 @@ def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: 
             elements.standard[x],
             elements.standard[y],
             1.0,
-            1.0,
             now.in_use,
             now.codes_log,
             logs.data_part[c],

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedslim.cli.console.output import grid
+from fedslim.cli.console.output import grid, print_json, print_rich, say, shown_label
+from fedslim.cli.console.progress import compile_with_progress
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich, say
-from fedslim.cli.console.text import count, shown_label, size
 from fedslim.errors import ParameterError
+from fedslim.format import count, size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from rich.table import Table
+
     from fedslim.cli.console.options import Reading
-    from fedslim.cli.console.progress import Reporter
+    from fedslim.cli.console.progress import OnProgress, Reporter
     from fedslim.data import TransactionDatabase
+    from fedslim.federated import Simulation
+    from fedslim.mdl.driver import Progress
+    from fedslim.network.traffic import Communication
+    from fedslim.protocol.prepare import Site
+    from fedslim.report.view import ReportView
     from fedslim.settings.federation_file import FederationFile
+
+    Members = Mapping[str, Any]
 
 CLASSIFIER = "classifier.json"
 
@@ -24,73 +37,135 @@ CLASSIFIER = "classifier.json"
 def check_classes(left_out: dict[str, bool], out: Path | None, data: str) -> None:
     """Check what does not go with --classes: options by name, and whether they were given."""
     if (given := next((name for name, is_given in left_out.items() if is_given), None)) is not None:
-        msg = f"--classes does not go with {given}; leave one of them out"
-        raise ParameterError(msg)
+        raise ParameterError(f"--classes does not go with {given}; leave one of them out")
     if out is not None:
         check_place(out / CLASSIFIER, besides=data)
 
 
 def simulate_classifier(
-    reading: Reading, column: str, report: Reporter, divided: dict[str, Any], how: dict[str, Any], **shown: Any
-) -> None:
-    """Divide the rows, run a federation for each class, compare with all rows in one place, save and show it."""
-    import numpy as np
+    reading: Reading, column: str, report: Reporter, members: Members, how: dict[str, Any], **shown: Any
+) -> Callable[[], ReportView]:
+    """Run a federation for each class, compare with all rows in one place, save and show it; return what reports it.
 
-    from fedslim.federated.classifier import FedSlimClassifier
-    from fedslim.federated.dividing import divide
-    from fedslim.uses.cells import labelled
+    `members` says how to divide the rows, or has those of members with a file each, who have prepared them.
+    """
+    from fedslim.federated.classifier import simulate_classes
+    from fedslim.federated.simulation import prepare
+    from fedslim.mdl.driver import Stop, stopping_on_interrupt
     from fedslim.uses.classifier import SlimClassifier
 
-    out, compare, json = shown["out"], shown["compare"], shown["json"]
     with report.stage(f"reading {shown_label(reading.source)}"):
-        database, labels = labelled(reading.source if Path(reading.source).is_file() else reading.load(), column)
-    y = np.array(labels)
-    partition = divide(database, **divided)
-    own = [np.flatnonzero(partition.assignment == member) for member in range(len(partition.parts))]
-    with report.stage(f"x over {count(len(own), 'member')}, once for each class"):
-        model = FedSlimClassifier(**how).fit([database.take(rows) for rows in own], [y[rows] for rows in own])
+        database, y, own = _rows_of_members(reading, column, members, shown["more"])
+    compile_with_progress(report, prepare)
+
+    @contextmanager
+    def each(label: str) -> Iterator[dict[str, Any]]:
+        """Show the progress of one class, which Ctrl-C or the live page can stop."""
+        stop = Stop(how["max_time"])
+        doing = f"x over {count(len(own), 'member')}, class {shown_label(label)} of"
+        with stopping_on_interrupt(stop), report.mining(reading.source, stop, doing) as show:
+            yield {"stop": stop, "on_progress": show and traffic_too(show)}
+
+    parts = {name: database.take(rows) for name, rows in own.items()}
+    classes, runs = simulate_classes(parts, [y[rows].tolist() for rows in own.values()], each, **how)
+    model = SlimClassifier.of(classes, [run.table for run in runs])
     equal = None
-    if compare:
+    if shown["compare"]:
         with report.stage("mining in one place, for comparison"):
             equal = SlimClassifier(**how).fit(database, y).tables_ == model.tables_
-    if out is not None:
+    if (out := shown["out"]) is not None:
         model.save(out / CLASSIFIER)
-    records = [
-        {
-            "class": label,
-            "transactions": run.table.transactions,
-            "itemsets": len(run.table),
-            "L_percent": run.table.compression.L_percent,
-            "rounds": run.communication.rounds,
-            "bytes": run.communication.bytes_total,
-        }
-        for label, run in zip(model.classes_.tolist(), model.simulations_, strict=True)
-    ]
-    correct = float(model.score(database, y))
-    if json:
+    named, correct = dict(zip(classes.tolist(), runs, strict=True)), float(model.score(database, y))
+    if shown["json"]:
+        records = [_record(label, run) for label, run in named.items()]
         print_json({"data": reading.source, "classes": records, "equal": equal, "accuracy_on_these_rows": correct})
-        return
+    else:
+        lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
+        if equal is not None:
+            lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
+        if out is not None:
+            lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
+        print_rich(_shown_runs(named), "\n".join(lines))
+    return lambda: _report(reading.source, named, shown["command"])
+
+
+def _rows_of_members(
+    reading: Reading, column: str, members: Members, more: list[str]
+) -> tuple[TransactionDatabase, NDArray[Any], dict[str, NDArray[Any]]]:
+    """Return all rows, the class of each, and which are those of each member."""
+    import numpy as np
+
+    from fedslim.data import TransactionDatabase
+    from fedslim.federated.dividing import divide
+    from fedslim.uses.cells import labelled
+
+    if reading.schema is None:
+        database, labels = labelled(reading.source if Path(reading.source).is_file() else reading.load(), column)
+    else:
+        files = [replace(reading, source=source) for source in (reading.source, *more)]
+        labels = [label for file in files for label in class_labels(file, column)]
+        database = TransactionDatabase.joined(list(members.values())) if more else reading.load()
+    if more:
+        ends = np.cumsum([len(rows) for rows in members.values()])
+        return database, np.array(labels), dict(zip(members, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+    partition = divide(database, **members)
+    own = [np.flatnonzero(partition.assignment == member) for member in range(len(partition.parts))]
+    return database, np.array(labels), {str(number): rows for number, rows in enumerate(own, 1)}
+
+
+def _record(label: str, run: Simulation) -> dict[str, Any]:
+    return {
+        "class": label,
+        "transactions": run.table.transactions,
+        "itemsets": len(run.table),
+        "L_percent": run.table.compression.L_percent,
+        "rounds": run.communication.rounds,
+        "bytes": run.communication.bytes_total,
+    }
+
+
+def _shown_runs(runs: dict[str, Simulation]) -> Table | None:
     rows = [
-        tuple(
-            map(
-                str,
-                (
-                    *list(r.values())[1:3],
-                    f"{r['L_percent']:.2f}",
-                    r["rounds"],
-                    size(r["bytes"]),
-                    shown_label(r["class"]),
-                ),
-            )
+        (
+            str(run.table.transactions),
+            str(len(run.table)),
+            f"{run.table.compression.L_percent:.2f}",
+            str(run.communication.rounds),
+            size(run.communication.bytes_total),
+            shown_label(label),
         )
-        for r in records
+        for label, run in runs.items()
     ]
-    lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
-    if equal is not None:
-        lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
-    if out is not None:
-        lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
-    print_rich(grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5), "\n".join(lines))
+    return grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5)
+
+
+def _report(data: str, runs: dict[str, Simulation], command: str) -> ReportView:
+    from fedslim.federated.records import simulation_record
+    from fedslim.report.view import view
+
+    records = [simulation_record(run, None, data=f"{data}, {label}", command=command) for label, run in runs.items()]
+    return view(records, title=data)
+
+
+def traffic_too(show: OnProgress) -> Callable[[Progress, Communication], None]:
+    """Return what shows the progress of a federation, with its rounds and bytes."""
+    return lambda progress, traffic: show(
+        progress, [count(traffic.rounds, "round"), f"{size(traffic.bytes_total)} sent"]
+    )
+
+
+def class_labels(reading: Reading, column: str) -> list[str]:
+    """Return the class of each row of a table with a schema, which must make no items of the classes."""
+    from fedslim.schema import Schema
+    from fedslim.uses.cells import labels_in
+
+    schema, table = Schema.read(reading.schema or ""), reading.read_columns()
+    if table is None or schema.is_long:
+        raise ParameterError("--classes with --schema needs a table with a row for each transaction, not for each item")
+    if any(one.found == column and one.kind != "ignore" for one in reading.conformed(schema).report):
+        msg = f"{reading.schema}: the schema makes items of the classes in {column!r}; let the column be of kind ignore"
+        raise ParameterError(msg)
+    return labels_in(table, column)
 
 
 # -- over the network --------------------------------------------------------------------------------------------------
@@ -107,27 +182,43 @@ def class_runs(
         return [(None, federation, out)]
     labels = classes.split(",")
     if len(set(labels)) != len(labels) or not all(labels):
-        msg = f"--classes {classes}: give different classes, separated by commas"
-        raise ParameterError(msg)
+        raise ParameterError(f"--classes {classes}: give different classes, separated by commas")
     return [
         (label, replace(federation, federation=replace(federation.federation, name=label)), out / f"class-{number}")
         for number, label in enumerate(labels, 1)
     ]
 
 
-def rows_of_class(reading: Reading, read: Any, classes: str, column: str | None, label: str) -> TransactionDatabase:
-    """Return a member's rows of one class, without the column or the items that say so."""
-    from fedslim.data import TransactionDatabase
+def rows_of_class(
+    reading: Reading, read: TransactionDatabase | Site, classes: str, column: str | None, label: str
+) -> TransactionDatabase | Site:
+    """Return a member's rows of one class, without the column or the items that say so.
+
+    With a schema, all rows take part in the preparation, and those of the class in the search.
+    """
+    from fedslim.protocol.prepare import Site
     from fedslim.uses.cells import labelled
 
-    if not isinstance(read, TransactionDatabase):
-        msg = "--classes does not go with --schema yet; give data whose items all members name alike"
-        raise ParameterError(msg)
-    database, labels = labelled(read if column is None else reading.source, column or classes)
+    if not isinstance(read, Site):
+        database, labels = labelled(read if column is None else reading.source, column or classes)
+    elif column is None:
+        raise ParameterError("--classes with --schema needs --class-column: name the column that has the classes")
+    else:
+        labels = class_labels(reading, column)
     if (odd := next((one for one in labels if one not in classes.split(",")), None)) is not None:
         msg = f"{reading.source}: a row has the class {odd!r}, which is not in --classes; add it at all members"
         raise ParameterError(msg)
-    return database.take([t for t, own in enumerate(labels) if own == label])
+    rows = [t for t, own in enumerate(labels) if own == label]
+    return replace(read, searched=rows) if isinstance(read, Site) else database.take(rows)
+
+
+def share_preparation(federation: FederationFile, first: Path, out: Path) -> None:
+    """Let the run of a class start from the preparation of the first one: it is about the rows of all classes."""
+    from fedslim.federated.folder import PREPARATION, keep_preparation
+    from fedslim.protocol.preparation import Preparation
+
+    if federation.prepares and out != first and (first / PREPARATION).exists() and not (out / PREPARATION).exists():
+        keep_preparation(Preparation.read(first / PREPARATION), federation, out)
 
 
 def save_classifier(tables: list[tuple[str | None, Path]], out: Path) -> None:

@@ -5,21 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, reads_data, whole
-from fedslim.cli.console.output import grid, summary
+from fedslim.cli.console.options import Reading, argument, command_group, option, reads_data, whole
+from fedslim.cli.console.output import grid, print_line, print_result, print_text, say, shown_label, stdout_console
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say, stdout_console
-from fedslim.cli.console.text import count, printable, shown_label
 from fedslim.errors import DataError, ParameterError
+from fedslim.format import count
 
 if TYPE_CHECKING:
-    from fedslim.data import PublicSet, TransactionDatabase
+    from fedslim.data import TransactionDatabase
 
-app = typer.Typer(help="List, fetch, describe and generate data sets.", rich_markup_mode=None, add_completion=False)
+app = command_group("List, fetch, describe and generate data sets.")
 
 FIMI_NAMES = (".dat", ".txt", ".fimi", ".dat.gz", ".txt.gz", ".fimi.gz")
 """The extensions of FIMI files, which `make` writes."""
@@ -30,26 +27,16 @@ ROOM_FOR_ALL = 100
 TITLES = {"encounters": "Synthetic patient encounters of six hospitals, with planted syndromes"}
 
 
-@app.callback(invoke_without_command=True)
-def data(context: typer.Context) -> None:
-    """Print the help if no command is given."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help() + "\n")
-
-
 @app.command("list", short_help="List the data sets that have a name.")
 def list_(from_: options.From = None, json: options.Json = False) -> None:
     """List the data sets that have a name: built in, public, and generated."""
-    sets = _describe_known_sets(from_)
-    if json:
-        print_json({"sets": sets})
-    else:
-        _print_known(sets)
+    sets = _known_sets(from_)
+    print_result(json, {"sets": sets}, *_known(sets))
 
 
 @app.command(short_help="Fetch a public data set into the cache, and check it.")
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A public data set.")],
+    name: Annotated[str, argument("NAME", "A public data set.")],
     from_: options.From = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -71,45 +58,30 @@ def describe(
     *,
     reading: Reading,
     seed: options.Seed = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", callback=whole(0), help="How many of the most frequent items to show.")
-    ] = 10,
+    top: Annotated[int, option("N", "How many of the most frequent items to show.", whole(0))] = 10,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         database = replace(reading, seed=seed).load()
-        record = _describe_content(data, database, top)
-        record["columns"] = _describe_columns(reading, database)
-    if json:
-        print_json(record)
-    else:
-        _print_description(record)
+        record = _content(data, database, top) | {"columns": _columns(reading, database)}
+    print_result(json, record, *_description(record))
 
 
 @app.command(short_help="Generate data from a seed.")
 def make(
-    kind: Annotated[
-        str,
-        typer.Argument(metavar="KIND", show_default=False, help="accidents-like, wide-sparse or encounters."),
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", show_default=False, help="The FIMI file to write: .dat or .dat.gz.")
-    ],
+    kind: Annotated[str, argument("KIND", "accidents-like, wide-sparse or encounters.")],
+    out: Annotated[Path, option("FILE", "The FIMI file to write: .dat or .dat.gz.")],
     transactions: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=whole(1), help="Number of transactions; the first N are the same for any larger N."
-        ),
+        int | None, option("N", "Number of transactions; the first N are the same for any larger N.", whole(1))
     ] = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Generate data from a seed and write them to a file."""
     if not out.name.lower().endswith(FIMI_NAMES):
-        msg = f"--out {out}: the file is written as FIMI; give it a name that ends in .dat or .dat.gz"
-        raise ParameterError(msg)
+        raise ParameterError(f"--out {out}: the file is written as FIMI; give it a name that ends in .dat or .dat.gz")
     check_place(out)
     with reporter(quiet=quiet).stage(f"generating {shown_label(kind)}"):
         from fedslim.data import write_fimi
@@ -119,61 +91,29 @@ def make(
         write_fimi(database, out)
     if not quiet and not all(map(str.isdigit, database.vocabulary)):
         say(f"fedslim: FIMI has no labels, so the items are numbered: 1 is {database.vocabulary[0]!r}, and so on")
-    print_text(
-        printable(f"{out}: {count(database.transactions, 'transaction')}, {count(database.n_items, 'item')}") + "\n"
-    )
+    print_line(f"{out}: {count(database.transactions, 'transaction')}, {count(database.n_items, 'item')}")
 
 
-def _describe_known_sets(folder: str | None) -> list[dict[str, Any]]:
+def _known_sets(folder: str | None) -> list[dict[str, Any]]:
     """Return a record of each data set that has a name."""
-    from fedslim.data import BUILTIN_NAMES, KINDS, public_sets
+    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, public_sets
 
-    return [
-        *map(_built_in, BUILTIN_NAMES),
-        *(_public(record, folder) for record in public_sets()),
-        *(
-            {
-                "name": kind.name,
-                "kind": "generated",
-                "title": kind.title,
-                "transactions": kind.transactions,
-                "items": kind.items,
-                "length": kind.length,
-            }
-            for kind in KINDS.values()
-        ),
-    ]
+    known = []
+    for name in BUILTIN_NAMES:
+        database = builtin_database(name)
+        length = f"{database.lengths.min()}-{database.lengths.max()}"
+        figures = {"transactions": database.transactions, "items": database.n_items, "length": length}
+        known.append({"name": name, "kind": "built in", "title": TITLES.get(name, name), **figures})
+    for public in public_sets():
+        record = {**_fields(public, "public"), "path": _path(public.name, folder)}
+        more = ("source", "url", "licence", "citation", "partial")
+        known.append(record | {field: getattr(public, field) for field in more})
+    return [*known, *(_fields(kind, "generated") for kind in KINDS.values())]
 
 
-def _built_in(name: str) -> dict[str, Any]:
-    from fedslim.data import builtin_database
-
-    database = builtin_database(name)
-    return {
-        "name": name,
-        "kind": "built in",
-        "title": TITLES.get(name, name),
-        "transactions": database.transactions,
-        "items": database.n_items,
-        "length": f"{database.lengths.min()}-{database.lengths.max()}",
-    }
-
-
-def _public(record: "PublicSet", folder: str | None) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "kind": "public",
-        "title": record.title,
-        "transactions": record.transactions,
-        "items": record.items,
-        "length": record.length,
-        "path": _path(record.name, folder),
-        "source": record.source,
-        "url": record.url,
-        "licence": record.licence,
-        "citation": record.citation,
-        "partial": record.partial,
-    }
+def _fields(known: Any, kind: str) -> dict[str, Any]:
+    figures = {field: getattr(known, field) for field in ("title", "transactions", "items", "length")}
+    return {"name": known.name, "kind": kind, **figures}
 
 
 def _path(name: str, folder: str | None) -> str | None:
@@ -188,14 +128,14 @@ def _path(name: str, folder: str | None) -> str | None:
         return None
 
 
-def _print_known(sets: list[dict[str, Any]]) -> None:
-    """Print the list, with the licences below it: they are few, but long."""
+def _known(sets: list[dict[str, Any]]) -> tuple[Any, list[tuple[str, str]]]:
+    """Return the list as a table, and the licences below it: they are few, but long."""
     columns = {
         "name": [record["name"] for record in sets],
         "transactions": [f"{record['transactions']:,}" for record in sets],
         "items": [f"{record['items']:,}" for record in sets],
         "length": [record["length"] for record in sets],
-        "available": [_available(record) for record in sets],
+        "available": [("yes" if r["path"] else "no") if "path" in r else r["kind"] for r in sets],
         "description": [record["title"] for record in sets],
     }
     if stdout_console().width < ROOM_FOR_ALL:
@@ -204,24 +144,13 @@ def _print_known(sets: list[dict[str, Any]]) -> None:
         ("licence", f"{licence} ({', '.join(r['name'] for r in sets if r.get('licence') == licence)})")
         for licence in dict.fromkeys(record["licence"] for record in sets if "licence" in record)
     ]
-    ways = [
-        (
-            "public",
-            "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA names a folder with files",
-        ),
-        ("generated", "append a size to the name if you like: fedslim mine wide-sparse:20000"),
-    ]
-    rows = zip(*columns.values(), strict=True)
-    print_rich(grid(tuple(columns), rows, left=1, right=3), summary([*ways, *licences]))
+    get = "fedslim data get NAME fetches and checks a set; --from FOLDER or FEDSLIM_DATA names a folder with files"
+    more = "append a size to the name if you like: fedslim mine wide-sparse:20000"
+    table = grid(tuple(columns), zip(*columns.values(), strict=True), left=1, right=3)
+    return table, [("public", get), ("generated", more), *licences]
 
 
-def _available(record: dict[str, Any]) -> str:
-    if record["kind"] != "public":
-        return str(record["kind"])
-    return "yes" if record["path"] else "no"
-
-
-def _describe_content(source: str, database: "TransactionDatabase", top: int) -> dict[str, Any]:
+def _content(source: str, database: "TransactionDatabase", top: int) -> dict[str, Any]:
     """Return a record of what is in a database."""
     import numpy as np
 
@@ -243,17 +172,26 @@ def _describe_content(source: str, database: "TransactionDatabase", top: int) ->
     }
 
 
-def _describe_columns(reading: Reading, database: "TransactionDatabase") -> list[dict[str, str]]:
+def _columns(reading: Reading, database: "TransactionDatabase") -> list[dict[str, str]]:
     """Return what each column of a table was taken as without a schema, and what is unusual about it."""
     from fedslim.data.discretise import DEFAULT_BINS
+    from fedslim.data.encoding import Choices, by_attribute, find_long
     from fedslim.data.guessing import guess_column
 
-    long = reading.transaction_column is not None or reading.item_column is not None
+    pair = reading.transaction_column is not None or reading.item_column is not None
     once = reading.source == "-"  # standard input cannot be read again
-    table = None if long or once or reading.schema is not None else reading.read_columns()
-    encoding = database.encoding
-    if table is None or encoding is None:
+    table = None if pair or once or reading.schema is not None else reading.read_columns()
+    if table is None:
         return []
+    choices: Any = {name: getattr(reading, name) for name in Choices.__annotations__}
+    long = [table.columns[place] for place in find_long(table, None, choices) or ()]
+    roles = ("transaction", "item") if len(long) == 2 else ("transaction", "attribute", "value")  # noqa: PLR2004
+    found = [{"name": c.name, "kind": role, "note": "of a long table"} for c, role in zip(long, roles, strict=False)]
+    encoding = database.encoding
+    if encoding is None:
+        return found
+    if long:
+        table = by_attribute(table, long)
     one_hot = encoding.kind == "one-hot"
     how = encoding.intervals or [None] * len(encoding.columns)
     kinds: dict[str, str] = {
@@ -262,34 +200,30 @@ def _describe_columns(reading: Reading, database: "TransactionDatabase") -> list
     }
     guesses = {column.name: guess_column(column, reading.bins or DEFAULT_BINS) for column in table.columns}
     taken = {name: kinds.get(name, "ignore") for name in guesses}
-    return [
+    return found + [
         {"name": name, "kind": taken[name], "note": guess.note if taken[name] == guess.kind else ""}
         for name, guess in guesses.items()
     ]
 
 
-def _print_description(record: dict[str, Any]) -> None:
-    """Print what is in a database."""
-    transactions = record["transactions"]
+def _description(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what is in a database as facts and tables."""
+    r, transactions = record, record["transactions"]
     rows = [
         (f"{each['support']:,}", f"{100 * each['support'] / transactions:.1f}", shown_label(each["item"]))
-        for each in record["frequent"]
+        for each in r["frequent"]
     ]
     facts = [
-        ("data", record["data"]),
-        ("transactions", f"{transactions:,}, of which {record['empty']:,} empty"),
-        ("items", f"{record['items']:,}, which occur {record['occurrences']:,} times"),
-        (
-            "length",
-            f"{record['length_min']:,} to {record['length_max']:,} items, {record['length_mean']:.2f} on average",
-        ),
-        ("density", f"{100 * record['density']:.3g} %"),
-        ("duplicates", f"{record['duplicates_removed']:,} removed inside transactions"),
+        ("data", r["data"]),
+        ("transactions", f"{transactions:,}, of which {r['empty']:,} empty"),
+        ("items", f"{r['items']:,}, which occur {r['occurrences']:,} times"),
+        ("length", f"{r['length_min']:,} to {r['length_max']:,} items, {r['length_mean']:.2f} on average"),
+        ("density", f"{100 * r['density']:.3g} %"),
+        ("duplicates", f"{r['duplicates_removed']:,} removed inside transactions"),
     ]
-    frequent = [grid(("support", "%", "most frequent items"), rows, right=2)] if rows else []
-    looks = [(shown_label(each["name"]), each["kind"], each["note"]) for each in record["columns"]]
-    columns = [grid(("column", "taken as", ""), looks, right=0)] if looks else []
-    print_rich(summary(facts), *columns, *frequent)
+    looks = [(shown_label(each["name"]), each["kind"], each["note"]) for each in r["columns"]]
+    columns = grid(("column", "taken as", ""), looks, right=0)
+    return facts, columns, grid(("support", "%", "most frequent items"), rows, right=2)
 
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
@@ -301,9 +235,7 @@ def _make_database(kind: str, transactions: int | None, seed: int | None) -> "Tr
     if kind in KINDS:
         return generate(kind, transactions=transactions, **chosen)
     if kind not in BUILTIN_NAMES:
-        msg = f"KIND: there is no kind of data {kind!r}{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}"
-        raise ParameterError(msg)
+        raise ParameterError(f"KIND: there is no kind of data {kind!r}{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}")
     if transactions is not None:
-        msg = f"--transactions: {kind} has a fixed size; leave the option out"
-        raise ParameterError(msg)
+        raise ParameterError(f"--transactions: {kind} has a fixed size; leave the option out")
     return builtin_database(kind, **chosen)

@@ -2,31 +2,27 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import tempfile
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.commands.report import REPORT
-from fedslim.cli.commands.simulate import Variant
 from fedslim.cli.console import options
-from fedslim.cli.console.output import format_itemset, grid, summary
-from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress
+from fedslim.cli.console.options import Variant, flag, option
+from fedslim.cli.console.output import RUN, format_itemset, grid, print_rich, shown_items
+from fedslim.cli.console.progress import compile_with_progress, reporter
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_rich
-from fedslim.cli.console.summary import CENTRALISED, RUN
-from fedslim.cli.console.text import count, duration, shown_items, size
+from fedslim.cli.console.summary import CENTRALISED
 from fedslim.errors import ParameterError, RunError
+from fedslim.format import count, duration, size
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedslim.cli.console.progress import Reporter
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.loopback import LoopbackResult
+    from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.mining import Mined
-    from fedslim.safeguards.audit_summary import Summary
+    from fedslim.safeguards.audit import Summary
 
     Runs = list[tuple[Simulation, Comparison]]
     NetworkRuns = list[tuple[Simulation, LoopbackResult, Summary]]
@@ -47,24 +43,16 @@ MEANING = {
 
 def demo(
     quiet: options.Quiet = False,
-    *,
     network: Annotated[
-        bool, typer.Option("--network", help="Run a server and three members as processes on this machine, over TLS.")
+        bool, flag("--network", "Run a server and three members as processes on this machine, over TLS.")
     ] = False,
     variants: Annotated[
         list[Variant] | None,
-        typer.Option(
-            "--variant",
-            metavar="x|sa|so",
-            show_default=False,
-            help="With --network: the variant; may be repeated.  [default: x]",
-        ),
+        option("x|sa|so", "With --network: the variant; may be repeated.  [default: x]", name="--variant"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", show_default=False, help=f"Folder for the run records and {REPORT}.  [default: {OUT}]"
-        ),
+        option("DIR", f"Folder for run records and {REPORT}; with --network, for each party's.  [default: {OUT}]"),
     ] = None,
 ) -> None:
     """Let six hospitals with built-in, synthetic patients mine together, with each variant of the protocol.
@@ -74,14 +62,10 @@ def demo(
     """
     report = reporter(quiet=quiet)
     if network:
-        if out is not None:
-            msg = "--out does not go with --network; leave one of them out"
-            raise ParameterError(msg)
-        networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report)
+        networked_demo(DATA, [each.value for each in variants or (Variant.x,)], report, out)
         return
     if variants:
-        msg = "--variant needs --network; without --network, the demo runs all variants"
-        raise ParameterError(msg)
+        raise ParameterError("--variant needs --network; without --network, the demo runs all variants")
     folder = out or Path(OUT)
     check_place(folder / REPORT)
     with report.stage("loading"):
@@ -105,7 +89,7 @@ def demo(
         assert compared is not None  # noqa: S101  # nothing can interrupt it here
         runs.append((simulation, compared))
     facts = [*_facts(whole, runs), ("report", str(_report(runs, folder)))]
-    print_rich(_variants(whole, runs), _together(runs), summary(facts))
+    print_rich(_variants(whole, runs), _together(runs), facts)
 
 
 def _report(runs: "Runs", folder: Path) -> Path:
@@ -123,40 +107,36 @@ def _report(runs: "Runs", folder: Path) -> Path:
     return folder / REPORT
 
 
-def _variants(whole: "Mined", runs: "Runs") -> "Table":
+def _variants(whole: "Mined", runs: "Runs") -> Any:
     """Return a table with a row for all data in one place, and one for each variant."""
-    first = (
-        f"{len(whole.table):,}",
-        f"{whole.table.compression.L_percent:.2f}",
-        "",
-        "",
-        "",
-        "",
-        "all data in one place",
-    )
-    rows = [
-        (
-            f"{len(simulation.table):,}",
-            f"{simulation.table.compression.L_percent:.2f}",
-            f"{compared.fidelity.f1:.3f}",
-            f"{compared.recovery.gap_recovered:,} of {compared.recovery.gap:,}",
-            f"{simulation.communication.rounds:,}",
-            size(simulation.communication.bytes_total),
-            f"{simulation.variant}, {MEANING[Variant(simulation.variant)]} ({duration(simulation.seconds)})",
+    rows = [(*_found(whole.table), "", "", "", "", "all data in one place")]
+    for simulation, compared in runs:
+        recovery, traffic = compared.recovery, simulation.communication
+        rows.append(
+            (
+                *_found(simulation.table),
+                f"{compared.fidelity.f1:.3f}",
+                f"{recovery.gap_recovered:,} of {recovery.gap:,}",
+                f"{traffic.rounds:,}",
+                size(traffic.bytes_total),
+                f"{simulation.variant}, {MEANING[Variant(simulation.variant)]} ({duration(simulation.seconds)})",
+            )
         )
-        for simulation, compared in runs
-    ]
-    return grid(("itemsets", "L%", "F1", "gap closed", "rounds", "sent", "variant"), [first, *rows], right=6)
+    return grid(("itemsets", "L%", "F1", "gap closed", "rounds", "sent", "variant"), rows, right=6)
 
 
-def _together(runs: "Runs") -> "Table":
+def _found(table: "CodeTable") -> tuple[str, str]:
+    return f"{len(table):,}", f"{table.compression.L_percent:.2f}"
+
+
+def _together(runs: "Runs") -> Any:
     """Return a table of itemsets that no member finds alone, those with the fewest cases at any member first."""
     found: dict[tuple[str, ...], tuple[int, ...]] = {}
-    by: dict[tuple[str, ...], list[str]] = {}
+    by = defaultdict[tuple[str, ...], list[str]](list)
     for simulation, compared in runs:
         for itemset in compared.recovered:
             found[itemset.labels] = itemset.supports
-            by.setdefault(itemset.labels, []).append(simulation.variant)
+            by[itemset.labels].append(simulation.variant)
     rarest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
     rows = [
         (" + ".join(map(str, found[labels])), ", ".join(by[labels]), format_itemset(runs[0][0].table, labels))
@@ -180,18 +160,20 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
 # -- with processes: compared with the result of one process ----------------------------------------------------------
 
 
-def networked_demo(data: str, variants: list[str], report: "Reporter") -> None:
+def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path | None = None) -> None:
     """Run a server and three members as separate processes, over mutual TLS on loopback, and print the result.
 
-    Raises:
-        RunError: A process failed, or the processes found another table than one process finds.
+    Each party's report goes to `out`, if it is given.
     """
     with report.stage("loading"):
         from fedslim.data import load
         from fedslim.data.partition import iid
         from fedslim.federated.loopback import NOTHING_LEFT_OUT, Loopback
+        from fedslim.federated.records import load_run
         from fedslim.federated.simulation import prepare, simulate
-        from fedslim.safeguards.audit_summary import summarise
+        from fedslim.report.page import write_page
+        from fedslim.report.view import view
+        from fedslim.safeguards.audit import summarise
 
         parts = dict(zip(MEMBERS, iid(load(data), len(MEMBERS), seed=0).parts, strict=True))
     runs: NetworkRuns = []
@@ -203,28 +185,28 @@ def networked_demo(data: str, variants: list[str], report: "Reporter") -> None:
             simulation = simulate(parts, variant=variant, **limits)
         with tempfile.TemporaryDirectory(prefix="fedslim-demo-") as folder:
             with report.stage("enrolling a server and its members"):
-                federation = Loopback.make(Path(folder), parts, variant=variant, limits=limits)
+                federation = Loopback.make(Path(folder), parts, variant=variant, limits=limits, share_labels="members")
             with report.stage(f"mining with a server and {len(MEMBERS)} members on 127.0.0.1: {variant}"):
-                result = federation.run()
+                result = federation.run(compare=out is not None)
+            if out is not None:
+                for who in ("server", *MEMBERS):
+                    shown = view([load_run(federation.out(who))], title=f"{data}: {who}")
+                    write_page(shown, out / f"{variant}-{who}.html", private=True)
             audit = summarise(federation.out(MEMBERS[0]) / "audit.jsonl")
         if any(table != simulation.table for table in (result.table, *result.told.values())):
-            msg = f"{variant}: the processes found a different table than one process; report this as a bug"
-            raise RunError(msg)
+            raise RunError(f"{variant}: the processes found a different table than one process; report this as a bug")
         runs.append((simulation, result, audit))
-    print_rich(_network_itemsets(runs), _network_variants(runs), summary(_network_facts(data, runs)))
+    reports = [] if out is None else [("reports", str(out))]
+    print_rich(*_network_tables(runs), [*_network_facts(data, runs), *reports])
 
 
-def _network_itemsets(runs: "NetworkRuns") -> "Table":
+def _network_tables(runs: "NetworkRuns") -> tuple[Any, Any]:
+    """Return tables of the itemsets that the first variant found, and of what each variant found and cost."""
     table = runs[0][1].table
-    rows = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in table.top(SHOWN)]
-    return grid(("bits saved", "usage", f"found by {runs[0][0].variant}"), rows, right=2)
-
-
-def _network_variants(runs: "NetworkRuns") -> "Table":
+    itemsets = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in table.top(SHOWN)]
     rows = [
         (
-            f"{len(result.table):,}",
-            f"{result.table.compression.L_percent:.2f}",
+            *_found(result.table),
             f"{result.record.figures['rounds']:,}",
             size(sum(kind.bytes for kind in result.record.traffic)),
             duration(result.seconds),
@@ -233,13 +215,15 @@ def _network_variants(runs: "NetworkRuns") -> "Table":
         )
         for simulation, result, _ in runs
     ]
-    return grid(("itemsets", "L%", "rounds", "sent", "time", "variant", "compared with one process"), rows, right=5)
+    header = ("itemsets", "L%", "rounds", "sent", "time", "variant", "compared with one process")
+    found = grid(("bits saved", "usage", f"found by {runs[0][0].variant}"), itemsets, right=2)
+    return found, grid(header, rows, right=5)
 
 
 def _network_facts(data: str, runs: "NetworkRuns") -> list[tuple[str, str]]:
     simulation = runs[0][0]
     sizes = ", ".join(f"{name} {size:,}" for name, size in zip(simulation.members, simulation.sizes, strict=True))
-    audits = []
+    members, audits = count(len(simulation.members), "member"), []
     for run, _, log in runs:
         total = log.total
         unmasked = total.statistics - total.statistics_masked
@@ -248,10 +232,7 @@ def _network_facts(data: str, runs: "NetworkRuns") -> list[tuple[str, str]]:
         audits.append((f"audit {run.variant}", f"{sent}: {statistics}, {total.labels:,} labels"))
     return [
         ("data", f"{data}, synthetic, divided among members: {sizes} transactions"),
-        (
-            "processes",
-            f"a server and {count(len(simulation.members), 'member')}, TLS 1.3 with certificates on both sides",
-        ),
+        ("processes", f"a server and {members}, TLS 1.3 with certificates on both sides"),
         *audits,
         ("more", "https://fedslim.readthedocs.io/en/latest/how-to/deploy.html"),
     ]

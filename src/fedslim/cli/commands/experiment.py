@@ -8,16 +8,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from fedslim.cli.commands.simulate import Variant
 from fedslim.cli.console import options
-from fedslim.cli.console.options import whole
-from fedslim.cli.console.output import grid
+from fedslim.cli.console.options import Variant, argument, command_group, flag, option, whole
+from fedslim.cli.console.output import (
+    grid,
+    is_terminal,
+    print_json,
+    print_result,
+    print_rich,
+    print_text,
+    say,
+    stderr_console,
+)
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import is_terminal, print_json, print_rich, print_text, say, stderr_console
-from fedslim.cli.console.text import count, duration
 from fedslim.errors import ParameterError, RunError
+from fedslim.format import count, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,34 +36,17 @@ MAX_SEEDS = 1000
 SAY_EVERY = 30.0
 """Seconds between two progress lines in a log."""
 
-app = typer.Typer(
-    help="Rerun the paper's experiments, and compare the figures with the paper's.",
-    short_help="Rerun the paper's experiments.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "Rerun the paper's experiments, and compare the figures with the paper's.", "Rerun the paper's experiments."
 )
+Name = StrEnum("Name", ["iid", "scalability", "uneven", "noniid", "gap", "budget"])
+"""The experiments; a test checks that the list is complete."""
 
-
-class Name(StrEnum):
-    """The experiments; a test checks that the list is complete."""
-
-    iid = "iid"
-    scalability = "scalability"
-    uneven = "uneven"
-    noniid = "noniid"
-    gap = "gap"
-    budget = "budget"
-
-
-Chosen = Annotated[Name, typer.Argument(metavar="NAME", help="An experiment from `fedslim experiment list`.")]
-Datasets = Annotated[
-    str | None, typer.Option(metavar="A,B", help="Use these data sets instead of the experiment's own.")
-]
-Variants = Annotated[str | None, typer.Option(metavar="x,sa,so", help="Run only these variants.")]
-Seeds = Annotated[
-    int, typer.Option(metavar="N", callback=whole(1, MAX_SEEDS), help="Use seeds 0 to N-1, and show the mean.")
-]
-Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="The folder with the run records.")]
+Chosen = Annotated[Name, argument("NAME", "An experiment from `fedslim experiment list`.")]
+Datasets = Annotated[str | None, option("A,B", "Use these data sets instead of the experiment's own.")]
+Variants = Annotated[str | None, option("x,sa,so", "Run only these variants.")]
+Seeds = Annotated[int, option("N", "Use seeds 0 to N-1, and show the mean.", whole(1, MAX_SEEDS))]
+Results = Annotated[Path, option("DIR", "The folder with the run records.", name="--results")]
 RESULTS = Path("results")
 
 
@@ -68,31 +56,24 @@ def list_(json: options.Json = False) -> None:
     from fedslim.experiments import EXPERIMENTS
 
     experiments = EXPERIMENTS.values()
-    if json:
-        listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
-        print_json({"experiments": listed})
-        return
+    listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
     rows = [(e.name, f"{len(e.cells([e.name]))}", e.asks, ", ".join(e.datasets)) for e in experiments]
-    print_rich(grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2))
+    table = grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2)
+    print_result(json, {"experiments": listed}, table)
 
 
 @app.command(short_help="Run an experiment, or continue it.")
 def run(
     name: Chosen,
-    *,
     datasets: Datasets = None,
     variants: Variants = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", callback=whole(1, MAX_JOBS), help="Number of parallel processes.")
-    ] = 1,
+    jobs: Annotated[int, option("N", "Number of parallel processes.", whole(1, MAX_JOBS))] = 1,
     seeds: Seeds = 1,
     results: Results = RESULTS,
     references: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            envvar="FEDSLIM_REFERENCE",
-            help="Folder with tables of other systems to compare with: SET.SYSTEM.json.",
+        option(
+            "DIR", "Folder with tables of other systems to compare with: SET.SYSTEM.json.", envvar="FEDSLIM_REFERENCE"
         ),
     ] = None,
     from_: options.From = None,
@@ -124,12 +105,11 @@ def run(
 @app.command(short_help="Show the results of an experiment so far.")
 def show(
     name: Chosen,
-    *,
     datasets: Datasets = None,
     variants: Variants = None,
     seeds: Seeds = 1,
     results: Results = RESULTS,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    markdown: Annotated[bool, flag("--markdown", "Print a Markdown table.")] = False,
     json: options.Json = False,
     from_: options.From = None,
 ) -> None:
@@ -137,25 +117,24 @@ def show(
     from fedslim.experiments.tables import as_markdown, tabulate
 
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
-    remarks = (*remarks, *_elsewhere(experiment, cells, store))
+    remarks += _elsewhere(experiment, cells, store)
     table = tabulate(experiment, cells, store)
-    remarks_shown = [*remarks, *dict.fromkeys(table.remarks)]
+    told = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
         described = [_describe(experiment, cell, store) for cell in cells]
-        print_json({"experiment": name.value, "cells": described, "remarks": remarks_shown})
+        print_json({"experiment": name.value, "cells": described, "remarks": told})
     elif markdown:
-        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in remarks_shown) + "\n")
+        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in told) + "\n")
     else:
         _print(experiment, cells, store, remarks)
 
 
 @app.command()
 def document(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The document to write.")] = Path("docs/results.md"),
-    *,
-    prose: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder with the text about each experiment: NAME.md.")
-    ] = Path("docs/results"),
+    out: Annotated[Path, option("FILE", "The document to write.")] = Path("docs/results.md"),
+    prose: Annotated[Path, option("DIR", "Folder with the text about each experiment: NAME.md.")] = Path(
+        "docs/results"
+    ),
     seeds: Seeds = 1,
     results: Results = RESULTS,
     from_: options.From = None,
@@ -174,7 +153,7 @@ def document(
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _choose(  # noqa: PLR0917  # the options that the commands share
+def _choose(
     name: Name,
     datasets: str | None,
     variants: str | None,
@@ -183,43 +162,35 @@ def _choose(  # noqa: PLR0917  # the options that the commands share
     folder: str | None,
     *,
     shown: bool = False,
-) -> tuple["Experiment", list["Cell"], tuple[str, ...], "Store"]:
+) -> tuple["Experiment", list["Cell"], list[str], "Store"]:
     from fedslim.experiments import EXPERIMENTS, Store, resolve
 
     experiment = EXPERIMENTS[name.value]
     wanted = experiment.datasets if datasets is None else _words("--datasets", datasets)
-    chosen = [v.value for v in (Variant.sa, Variant.so, Variant.x)] if variants is None else _variants(variants)
+    known = [v.value for v in (Variant.sa, Variant.so, Variant.x)]
+    chosen = known if variants is None else _words("--variants", variants)
+    if (odd := next((each for each in chosen if each not in known), None)) is not None:
+        raise ParameterError(f"--variants: {odd!r} is not a variant; choose from {', '.join(Variant)}")
     store = Store(results)
-    resolved = resolve(wanted, folder, store.datasets() if shown else ())  # results can be shown without their data
-    if not resolved.names or (datasets is not None and resolved.remarks):
-        msg = "; ".join(resolved.remarks)
-        raise ParameterError(msg)
-    return experiment, experiment.cells(resolved.names, chosen, seeds), resolved.remarks, store
+    # Results can be shown without their data.
+    names, remarks = resolve(wanted, folder, store.datasets() if shown else ())
+    if not names or (datasets is not None and remarks):
+        raise ParameterError("; ".join(remarks))
+    return experiment, experiment.cells(names, chosen, seeds), list(remarks), store
 
 
-def _variants(text: str) -> list[str]:
-    chosen = _words("--variants", text)
-    for each in chosen:
-        if each not in {v.value for v in Variant}:
-            msg = f"--variants: {each!r} is not a variant; choose from {', '.join(v.value for v in Variant)}"
-            raise ParameterError(msg)
-    return chosen
-
-
-def _words(option: str, text: str) -> list[str]:
+def _words(name: str, text: str) -> list[str]:
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not words:
-        msg = f"{option} {text!r}: there are no names; give names separated by commas"
-        raise ParameterError(msg)
+        raise ParameterError(f"{name} {text!r}: there are no names; give names separated by commas")
     return words
 
 
 def _elsewhere(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store") -> list[str]:
     """Return hints about where else results may be."""
     if not store.folder.is_dir():
-        return [
-            f"{store.folder}: the folder does not exist; run the experiment first, or name its folder with --results"
-        ]
+        why = "the folder does not exist; run the experiment first, or name its folder with --results"
+        return [f"{store.folder}: {why}"]
     others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
     return [f"there are records of other data sets; show them with --datasets {','.join(others)}"] if others else []
 
@@ -229,8 +200,7 @@ def _make_room(results: Path) -> None:
     from tempfile import TemporaryFile
 
     if results.exists() and not results.is_dir():
-        msg = f"--results {results}: this is a file; name a folder"
-        raise ParameterError(msg)
+        raise ParameterError(f"--results {results}: this is a file; name a folder")
     try:
         results.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=results):
@@ -248,8 +218,7 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
 
     table = tabulate(experiment, cells, store)
     parts: list[Any] = [experiment.title, _grid(table)]
-    others = tabulate_references(cells, store) if experiment.name == "iid" else None
-    if others is not None and others.rows:
+    if experiment.name == "iid" and (others := tabulate_references(cells, store)).rows:
         parts += ["Compared with the tables of other systems", _grid(others)]
     print_rich(*parts)
     for remark in (*remarks, *dict.fromkeys(table.remarks)):
@@ -257,14 +226,12 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
 
 
 def _grid(table: "ResultTable") -> Any:
-    last = len(table.head)
-    return grid(tuple(table.head), [tuple(row) for row in table.rows], left=table.labels, right=last)
+    return grid(table.head, table.rows, left=table.labels, right=len(table.head))
 
 
 def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
-    found = store.look(cell)
+    found, beside = store.look(cell), experiment.paper(cell)
     failure = found if isinstance(found, str) else None
-    beside = experiment.paper(cell)
     return {
         **cell.as_dict(),
         "state": "not run" if found is None else "done" if failure is None else "failed",
@@ -289,23 +256,20 @@ def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str 
 
     def report(state: "CellState", event: str | None) -> None:
         nonlocal due
+        failed = f", {state.failed} failed" if state.failed else ""
+        place = f"[{state.kept + state.done}/{state.total}{failed}]"
+        doing = [f"{key}: {step}" for key, step in state.running.items()]
         if lively:
             if event is not None:
                 view.console.print(Text(event))
             to_go = "" if state.remaining is None else f", about {duration(max(state.remaining, 1.0))} to go"
-            head = Text(f"{name}: {_place(state)} in {duration(state.seconds)}{to_go}", style="bold")
-            doing = (f"  {key}: {step}" for key, step in state.running.items())
-            view.update(Group(head, *(Text(line, overflow="ellipsis", no_wrap=True) for line in doing)))
+            head = Text(f"{name}: {place} in {duration(state.seconds)}{to_go}", style="bold")
+            view.update(Group(head, *(Text(f"  {line}", overflow="ellipsis", no_wrap=True) for line in doing)))
         elif event is not None:
-            say(f"fedslim: {_place(state)} {event}")
+            say(f"fedslim: {place} {event}")
         elif state.seconds >= due:
             due = state.seconds + SAY_EVERY
-            say(f"fedslim: {_place(state)} {'; '.join(f'{key}: {step}' for key, step in state.running.items())}")
+            say(f"fedslim: {place} {'; '.join(doing)}")
 
     with view if lively else nullcontext():
         yield report
-
-
-def _place(state: "CellState") -> str:
-    failed = f", {state.failed} failed" if state.failed else ""
-    return f"[{state.kept + state.done}/{state.total}{failed}]"

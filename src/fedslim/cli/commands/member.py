@@ -6,31 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier
-from fedslim.cli.commands.serve import (
-    AUDIT,
-    CODE_TABLE,
-    ClassesOption,
-    FederationArgument,
-    IdentityOption,
-    PreparationOption,
-    find_kept,
-    hold_folder,
-    load_identity,
-    note_finished,
-    run_until_over,
-    show_finished,
-    show_table,
-)
+from fedslim.cli.commands import serve
+from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier, share_preparation
 from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.live import Port, become_report, live_page, member_watched_by
-from fedslim.cli.console.options import Reading, reads_data
-from fedslim.cli.console.progress import Reporter, reporter
-from fedslim.cli.console.repeating import typed_command
-from fedslim.cli.console.running import compile_with_progress, mined_with_progress
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import count, shown_label
+from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command
+from fedslim.cli.console.output import CODE_TABLE, print_rich, say, shown_label
+from fedslim.cli.console.progress import Reporter, compile_with_progress, mined_with_progress, reporter
 from fedslim.errors import ParameterError, RunError
+from fedslim.format import count
 
 if TYPE_CHECKING:
     from fedslim.data import ItemSecret, TransactionDatabase
@@ -39,51 +23,37 @@ if TYPE_CHECKING:
     from fedslim.mdl import CodeTable
     from fedslim.protocol.prepare import Site
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity
 
 
 @reads_data
 def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     context: typer.Context,
-    file: FederationArgument,
+    file: serve.FederationArgument,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of this member, as in its certificate.")],
-    data: Annotated[
-        str,
-        typer.Option(metavar="DATA", callback=options.masked, help="The data of this member, as for `fedslim mine`."),
-    ],
-    secret: Annotated[Path, typer.Option(metavar="FILE", help="The secret that the members share.")],
-    vocabulary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The vocabulary that the members agreed on.")
-    ] = None,
-    preparation: PreparationOption = None,
+    name: Annotated[str, option("NAME", "Name of this member, as in its certificate.")],
+    data: Annotated[str, option("DATA", "The data of this member, as for `fedslim mine`.", options.masked)],
+    secret: Annotated[Path, option("FILE", "The secret that the members share.")],
+    vocabulary: options.AgreedVocabulary = None,
+    preparation: serve.PreparationOption = None,
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Check data, schema, policy, ledger, secret and certificate, then stop."),
+        bool, flag("--check", "Check data, schema, policy, ledger, secret and certificate, then stop.")
     ] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for result, journal and audit log.")] = Path(
-        "run"
-    ),
-    identity: IdentityOption = None,
+    out: Annotated[Path, option("DIR", "The run folder, for result, journal and audit log.")] = Path("run"),
+    identity: serve.IdentityOption = None,
     policy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The policy of this member; by default policy.toml beside its key."),
+        Path | None, option("FILE", "The policy of this member; by default policy.toml beside its key.")
     ] = None,
     passphrase_file: passphrases.File = None,
     labels: options.Labels = None,
     reading: Reading,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The server's host, if not as in the file.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="The server's port, if not as in the file.")] = None,
+    host: serve.ServerHost = None,
+    port: serve.ServerPort = None,
     no_compare: Annotated[
-        bool,
-        typer.Option(
-            "--no-compare", help="Do not compare after the run with the others, and with what is found alone."
-        ),
+        bool, flag("--no-compare", "Do not compare after the run with the others, and with what is found alone.")
     ] = False,
-    classes: ClassesOption = None,
+    classes: serve.ClassesOption = None,
     class_column: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="With --classes: the column that has them; without it, classes are items."),
+        str | None, option("C", "With --classes: the column that has them; without it, classes are items.")
     ] = None,
     live: Port = None,
 ) -> None:
@@ -100,7 +70,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     from fedslim.federated.deployment import MEMBER_JOURNAL, DeployedMember
     from fedslim.federated.own_record import member_record
     from fedslim.federated.simulation import prepare
-    from fedslim.safeguards.audit import AuditLog
+    from fedslim.safeguards.audit import AuditLog, summarise
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.policy import MemberPolicy
@@ -110,8 +80,10 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     own = MemberPolicy.find(folder) if policy is None else MemberPolicy.read(policy)
     set_up_logs(federation.log)
     Guard(own, federation)  # before anything else is read
-    who = load_identity(folder, passphrase_file)
-    _check_name(who, name)
+    who = serve.load_identity(folder, passphrase_file)
+    if who.name != name:
+        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
+        raise ParameterError(msg)
     shared = ItemSecret.read(secret)
     if reading.schema is not None and vocabulary is not None:
         msg = "--vocabulary does not go with --schema: the members find it in the preparation; leave it out"
@@ -119,6 +91,8 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
     watched, shown = live_page(context, live, f"{name} · {federation.federation.name}", reporter(quiet=False))
+
+    runs = class_runs(federation, classes, out)
 
     def take_part(label: str | None, federation: FederationFile, out: Path) -> None:
         guard = Guard(own, federation)
@@ -129,35 +103,36 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
             if label is not None:
                 read = rows_of_class(reading, read, classes or "", class_column, label)
             agreed = None if vocabulary is None else Vocabulary.read(vocabulary)
-            kept = find_kept(preparation, federation, out)
+            kept = serve.find_kept(preparation if out == runs[0][2] else None, federation, out)
             return DeployedMember(federation, who, read, shared, agreed, out, audit=audit, guard=guard, kept=kept)
 
         if check:
             _show_ready(joined(None))
             return
-        with hold_folder(out, f"fedslim member --name {name}") as place:
+        with serve.hold_folder(out, f"fedslim member --name {name}") as place:
             finished = place.finished(who=name, federation=federation.digest().hex())
             if finished is not None:
                 (out / MEMBER_JOURNAL).unlink(missing_ok=True)
-                show_finished(finished, out, federation.federation.name)
+                serve.show_finished(finished, out, federation.federation.name)
                 return
-            with AuditLog.of(out / AUDIT, federation, name) as audit:
+            share_preparation(federation, runs[0][2], out)
+            with AuditLog.of(out / serve.AUDIT, federation, name) as audit:
                 member = joined(audit)
                 compile_with_progress(shown, lambda: prepare(federation.federation.variant))
                 around = member_watched_by(watched, member, audit)
-                received = run_until_over(member.run(host=host, port=port), None, around)
+                received = serve.run_until_over(member.run(host=host, port=port), None, around)
             if received.table is None or member.database is None:
-                msg = f"the run ended without a table ({received.ending})"
-                raise RunError(msg)
+                raise RunError(f"the run ended without a table ({received.ending})")
             named = received.table.renamed(names_for(catalogue, shared))
             kept, record = guard.kept(named, member.database, shared), None
             if kept is not None:
                 how = {"ending": received.ending, "rounds": member.session.position, "command": typed_command(context)}
-                record = member_record(federation, name, named, kept, member.database, audit=out / AUDIT, **how)
+                how["sent"] = summarise(out / serve.AUDIT)
+                record = member_record(federation, name, named, kept, member.database, **how)
                 save_results(kept, record, out)
             # Only after everything is saved: until then, the same command needs the journal.
             place.finish(
-                note_finished(name, federation, member.session.run.hex(), received.ending, len(received.table))
+                serve.note_finished(name, federation, member.session.run.hex(), received.ending, len(received.table))
             )
             member.forget()
             _show_found(received.ending, named, kept, federation, out)
@@ -166,7 +141,6 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
             if record is not None and not no_compare and label is None:
                 _compare(record, named, (data, member.database), out, shown)
 
-    runs = class_runs(federation, classes, out)
     for run in runs:
         take_part(*run)
     if classes is not None and not check:
@@ -186,22 +160,14 @@ def _read(
         return reading.load() if schema is None else Site(schema, reading.conformed(schema), secret, min_overlap)
 
 
-def _check_name(who: "Identity", name: str) -> None:
-    if who.name != name:
-        msg = f"--name is {name!r}, but the certificate belongs to {who.name!r}; use the folder of {name!r}"
-        raise ParameterError(msg)
-
-
 def _show_ready(member: "DeployedMember") -> None:
     """Say what a dry run found."""
-    from fedslim.cli.commands.schema import print_report
+    from fedslim.cli.commands.agreeing import show_report
 
     if member.site is not None:
-        print_report(member.site.conformed.report)
-    say(
-        f"ready: {count(member.transactions, 'transaction')}; policy, ledger, secret and certificate are fine; nothing "
-        "was sent"
-    )
+        print_rich(*show_report(member.site.conformed.report))
+    checked = "policy, ledger, secret and certificate are fine; nothing was sent"
+    say(f"ready: {count(member.transactions, 'transaction')}; {checked}")
 
 
 def _show_found(
@@ -209,7 +175,7 @@ def _show_found(
 ) -> None:
     """Show what a member found, and say where it is."""
     if kept is not None:
-        show_table(kept, federation.federation.name, out)
+        serve.show_table(kept, federation.federation.name, out)
     own_only = federation.federation.variant == "so"
     whose = " in this member's own table (in variant so, members get no other)" if own_only else ""
     where = f"saved in {out}" if kept is not None else "not saved, as results.table = none in this member's policy"
@@ -229,7 +195,7 @@ def _compare(
     compared = compared_record(record, table, mined.table if mined.converged else None)
     save_run(compared, out / RUN, private=True)
     missed = compared.figures.get("not_found_alone", "an unknown number")
-    if missed == 0:
-        say(f"this member finds all of them alone; to see the report, run `fedslim report {out}`")
-    else:
-        say(f"{missed} of them are not found by this member alone; to see them, run `fedslim report {out}`")
+    told = "this member finds all of them alone; to see the report"
+    if missed != 0:
+        told = f"{missed} of them are not found by this member alone; to see them"
+    say(f"{told}, run `fedslim report {out}`")

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.live import Port, live_page
-from fedslim.cli.console.options import Reading, reads_data, whole
-from fedslim.cli.console.output import print_code_table, table_record
-from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.repeating import typed_command
-from fedslim.cli.console.running import ENDINGS, mined_with_progress, read_and_prepare
-from fedslim.cli.console.saving import Saved, check_place, save
-from fedslim.cli.console.stream import print_json
-from fedslim.cli.console.text import count, duration, shown_label
+from fedslim.cli.console.live import Port, become, live_page
+from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command, whole
+from fedslim.cli.console.output import print_code_table, print_json, shown_label, table_record
+from fedslim.cli.console.progress import ENDINGS, mined_with_progress, read_and_prepare, reporter
+from fedslim.cli.console.saving import check_place, save
+from fedslim.format import count, duration
 
 if TYPE_CHECKING:
     from fedslim.mdl.driver import Progress
@@ -28,19 +25,8 @@ if TYPE_CHECKING:
     from fedslim.report.view import ReportView
 
 MAX_THREADS, MAX_WORKERS = 256, 10_000
-
-
-class MiningEngine(StrEnum):
-    """What runs the search, if not this process."""
-
-    ray = "ray"
-
-
-class Order(StrEnum):
-    """How itemsets of equal size are ranked in the cover order."""
-
-    usage = "usage"
-    support = "support"
+MiningEngine = StrEnum("MiningEngine", ["ray"])
+Order = StrEnum("Order", ["usage", "support"])
 
 
 @reads_data
@@ -48,85 +34,57 @@ def mine(
     context: typer.Context,
     data: options.Data,
     *,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the code table as JSON, for `fedslim show`.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Save the code table as JSON, for `fedslim show`.")] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write an HTML report: the table, how it grew, and the most unusual rows of DATA."
-        ),
+        Path | None, option("FILE", "Write an HTML report: the table, how it grew, and the most unusual rows of DATA.")
     ] = None,
     top: options.Top = 20,
     max_time: options.MaxTime = None,
     effort: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            callback=whole(1, options.HIGHEST_EFFORT),
-            help=f"How hard to search, 1 to {options.HIGHEST_EFFORT}: more takes longer and is never worse. By "
+        option(
+            "N",
+            f"How hard to search, 1 to {options.HIGHEST_EFFORT}: more takes longer and is never worse. By "
             "default 1, or with --max-time as hard as the time allows.",
+            options.effort,
         ),
     ] = None,
     width: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            callback=whole(1, options.MAX_WIDTH),
-            help=f"Candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.",
+        option(
+            "N", f"Candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.", options.width
         ),
     ] = options.WIDTH,
     json: options.Json = False,
-    min_support: Annotated[
-        int, typer.Option(metavar="N", callback=whole(1), help="Find only itemsets in at least N transactions.")
-    ] = 1,
+    min_support: Annotated[int, option("N", "Find only itemsets in at least N transactions.", whole(1))] = 1,
     min_count: options.MinCount = 1,
-    max_itemset_size: Annotated[
-        int | None, typer.Option(metavar="N", callback=whole(1), help="Find only itemsets of at most N items.")
-    ] = None,
-    order: Annotated[
-        Order, typer.Option(metavar="usage|support", help="How to order itemsets of equal size in a cover.")
-    ] = Order.usage,
-    no_pruning: Annotated[
-        bool, typer.Option("--no-pruning", help="Keep itemsets that later ones make redundant.")
-    ] = False,
+    max_itemset_size: Annotated[int | None, option("N", "Find only itemsets of at most N items.", whole(1))] = None,
+    order: Annotated[Order, option("usage|support", "How to order itemsets of equal size in a cover.")] = Order.usage,
+    no_pruning: Annotated[bool, flag("--no-pruning", "Keep itemsets that later ones make redundant.")] = False,
     threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=whole(1, MAX_THREADS), help="Number of threads; it does not change the result."
-        ),
+        int | None, option("N", "Number of threads; it does not change the result.", whole(1, MAX_THREADS))
     ] = None,
     reading: Reading,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", callback=whole(0, 2**63 - 1), help="Random seed, for generated data and for efforts above 2."
-        ),
+        int | None, option("N", "Random seed, for generated data and for efforts above 2.", options.seed)
     ] = None,
     secret: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The members' secret: number items as their federation does, by their ids."),
+        Path | None, option("FILE", "The members' secret: number items as their federation does, by their ids.")
     ] = None,
     live: Port = None,
     engine: Annotated[
         MiningEngine | None,
-        typer.Option(
-            metavar="ray", help="Read and search DATA at the workers of a Ray cluster; the table is the same."
-        ),
+        option("ray", "Read and search DATA at the workers of a Ray cluster; the table is the same."),
     ] = None,
     address: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Address of the Ray cluster; without one, Ray is started on this machine."),
+        str | None, option("A", "Address of the Ray cluster; without one, Ray is started on this machine.")
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(metavar="N", callback=whole(1, MAX_WORKERS), help="Number of Ray workers; by default all CPUs."),
+        int | None, option("N", "Number of Ray workers; by default all CPUs.", whole(1, MAX_WORKERS))
     ] = None,
     journal: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the workers' answers to FILE; the same command continues a run that was killed."
-        ),
+        option("FILE", "Write the workers' answers to FILE; the same command continues a run that was killed."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -136,6 +94,7 @@ def mine(
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
+    until_done = context.with_resource(ExitStack())  # also until the live page has become the report
     watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
         "effort": effort,
@@ -148,44 +107,55 @@ def mine(
         "seed": seed or 0,
     }
     reading, steps = replace(reading, seed=seed), list["Progress"]()
-    with ExitStack() as until_mined:
-        load = None
-        if engine is None:
-            _refuse("is only for --engine ray", address=address, workers=workers, journal=journal)
-        else:
-            from fedslim.engines.rows import rows_on_ray
-
-            logging.getLogger("fedslim.engines").addHandler(options.Told())
-            _refuse("is not for --engine ray", secret=secret, threads=threads)
-            about = how | {"limited": max_time is not None}
-            there = rows_on_ray(
-                data, workers=workers, address=address, journal=journal, reading=reading.chosen(), how=about
-            )
-            load = partial(until_mined.enter_context, there)
-        database: Any = read_and_prepare(reading, shown, load=load)
-        if secret is not None:
-            from fedslim.data import ItemSecret, Vocabulary, over
-
-            shared = ItemSecret.read(secret)
-            database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
-        if watched is not None:
-            watched.labels = database.vocabulary.__getitem__
-        recorded = None if report is None and watched is None else steps
-        mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
-    saved = save(mined.table, out)
-    if json:
-        used_up = effort is None and max_time is not None
-        print_json(_record(mined, top, data, None if used_up else effort or 1, saved) | {"width": width})
+    load = None
+    if engine is None:
+        _refuse("is only for --engine ray", address=address, workers=workers, journal=journal)
     else:
-        page = [] if report is None else [("report", str(report))]
-        print_code_table(mined.table, top, shown_label(data), [*_facts(mined, saved), *page])
+        from fedslim.engines.rows import rows_on_ray
+
+        logging.getLogger("fedslim.engines").addHandler(options.Told())
+        _refuse("is not for --engine ray", secret=secret, threads=threads)
+        about = how | {"limited": max_time is not None}
+        there = rows_on_ray(
+            data, workers=workers, address=address, journal=journal, reading=reading.chosen(), how=about
+        )
+        load = partial(until_done.enter_context, there)
+    database: Any = read_and_prepare(reading, shown, load=load)
+    if secret is not None:
+        from fedslim.data import ItemSecret, Vocabulary, over
+
+        shared = ItemSecret.read(secret)
+        database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
+    if watched is not None:
+        watched.labels = database.vocabulary.__getitem__
+    recorded = None if report is None and watched is None else steps
+    mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
+    saved = save(mined.table, out)
+    tried, used_up = mined.tally.candidates, effort is None and max_time is not None
+    if json:
+        record = {
+            "data": data,
+            **table_record(mined.table, top),
+            "candidates": tried,
+            "seconds": mined.seconds,
+            "converged": mined.converged,
+            "ending": mined.ending,
+            "effort": None if used_up else effort or 1,
+            "out": None if saved.path is None else str(saved.path),
+            "width": width,
+        }
+        print_json(record)
+    else:
+        search = f"{count(tried, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
+        places = {"saved": saved.path, "report": report}
+        facts = [("search", search), *((name, str(place)) for name, place in places.items() if place is not None)]
+        print_code_table(mined.table, top, data, facts)
     made = partial(_view, mined, database, steps, (data, typed_command(context)))
     if report is not None:
         from fedslim.report.page import write_page
 
         write_page(made(), report, private=True)
-    if watched is not None:
-        watched.result = made
+    become(watched, made)
     if saved.failure is not None:
         raise saved.failure
     if journal is not None and mined.converged:
@@ -193,15 +163,13 @@ def mine(
 
 
 def _refuse(why: str, **given: object) -> None:
-    for option, value in given.items():
+    for name, value in given.items():
         if value is not None:
-            msg = f"--{option} {why}; leave it out"
-            raise typer.BadParameter(msg)
+            raise typer.BadParameter(f"--{name} {why}; leave it out")
 
 
 def _view(mined: "Mined", database: Any, steps: "list[Progress]", names: tuple[str, str]) -> "ReportView":
     """Return what a report on a run shows."""
-    from fedslim.data import TransactionDatabase
     from fedslim.federated.own_record import mined_record
     from fedslim.federated.records import HistoryStep
     from fedslim.report.rows import unusual_rows
@@ -216,26 +184,4 @@ def _view(mined: "Mined", database: Any, steps: "list[Progress]", names: tuple[s
     history.append(HistoryStep(tried, seconds, len(mined.table), c.after.total, c.L_percent, 0))
     figures = {"candidates": tried, "seconds": seconds, "ending": mined.ending}
     record = mined_record(mined.table, *names, history=history, figures=figures)
-    rows = unusual_rows(mined.table, database) if isinstance(database, TransactionDatabase) else None
-    return view([record], rows=rows)
-
-
-def _facts(mined: "Mined", saved: Saved) -> list[tuple[str, str]]:
-    """Return the lines that the summary adds to the table's own."""
-    search = f"{count(mined.tally.candidates, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
-    place = [] if saved.path is None else [("saved", str(saved.path))]
-    return [("search", search), *place]
-
-
-def _record(mined: "Mined", top: int, data: str, effort: int | None, saved: Saved) -> dict[str, Any]:
-    """Return everything about a run, for JSON."""
-    return {
-        "data": data,
-        **table_record(mined.table, top),
-        "candidates": mined.tally.candidates,
-        "seconds": mined.seconds,
-        "converged": mined.converged,
-        "ending": mined.ending,
-        "effort": effort,
-        "out": None if saved.path is None else str(saved.path),
-    }
+    return view([record], rows=unusual_rows(mined.table, database))

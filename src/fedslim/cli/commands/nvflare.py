@@ -7,23 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
+from fedslim.cli.commands.serve import status_line
 from fedslim.cli.console import options
-from fedslim.cli.console.groups import command_group
-from fedslim.cli.console.stream import print_json, print_line, print_text
-from fedslim.cli.console.text import count, printable, size
+from fedslim.cli.console.options import argument, command_group, option
+from fedslim.cli.console.output import print_json, print_line
+from fedslim.errors import ParameterError
 
 app = command_group("Run a federation over NVFlare.")
 
 LOCAL = typer.Argument(metavar="LOCAL", help="The `local` folder of the startup kit.")
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id that NVFlare gave the job.")]
-KitOption = Annotated[Path, typer.Option(metavar="DIR", help="The startup kit of an admin who may manage the job.")]
+JobArgument = Annotated[str, argument("JOB", "The id that NVFlare gave the job.")]
+KitOption = Annotated[Path, option("DIR", "The startup kit of an admin who may manage the job.")]
 
 
 @app.command(short_help="Write the NVFlare job of a federation, to review and submit.")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")],
-    *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the job.")],
+    file: Annotated[Path, argument("FEDERATION", "The federation file.")],
+    out: Annotated[Path, option("DIR", "A new folder for the job.")],
+    preparation: Annotated[
+        Path | None, option("FILE", "Start from the preparation.json in an earlier job's results.")
+    ] = None,
 ) -> None:
     """Write the NVFlare job of a federation: four short files without code.
 
@@ -33,17 +36,16 @@ def export(
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
-    write_job(federation, out)
-    members = federation.federation.members
-    line = f"{out}: {SERVER_APP} for the server, {MEMBER_APP} for {', '.join(sorted(members))}"
-    print_text(f"{printable(line)}\ndigest of the federation file: {federation.digest().hex()}\n")
+    if preparation is not None and not federation.prepares:
+        raise ParameterError(f"--preparation is for federations with a schema, and {file} has none; leave it out")
+    members = write_job(federation, out, preparation=preparation)
+    print_line(f"{out}: {SERVER_APP} for the server, {MEMBER_APP} for {', '.join(members)}")
+    print_line(f"digest of the federation file: {federation.digest().hex()}")
 
 
 @app.command(short_help="At a site: write its site file and policy, and let NVFlare load fedslim.")
 def site(
-    folder: Annotated[Path, LOCAL],
-    *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="The site's name in NVFlare.")],
+    folder: Annotated[Path, LOCAL], *, name: Annotated[str, option("NAME", "The site's name in NVFlare.")]
 ) -> None:
     """Write a site file and a policy with every key, and let NVFlare load the classes of fedslim's jobs.
 
@@ -83,13 +85,8 @@ def status(job: JobArgument, *, kit: KitOption, json: options.Json = False) -> N
     found = _engine().ask_job(kit, job, _engine().STATUS_TOPIC)
     if json:
         print_json(found)
-        return
-    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.2f}"
-    awaited = ", ".join(found["waiting_for"]) or "nobody"
-    print_text(
-        f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {size(found['bytes_up'])} up, "
-        f"{size(found['bytes_down'])} down; waiting for {awaited}\n"
-    )
+    else:
+        print_line(status_line(found, digits=2))
 
 
 @app.command(short_help="Stop a running job after its round, with the best table so far.")
@@ -99,7 +96,7 @@ def stop(job: JobArgument, *, kit: KitOption) -> None:
     `nvflare job abort` stops it immediately; then only the server saves the best table so far.
     """
     _engine().ask_job(kit, job, _engine().STOP_TOPIC)
-    print_text(f"{job}: stopping after this round, with the best table so far\n")
+    print_line(f"{job}: stopping after this round, with the best table so far")
 
 
 def _engine() -> Any:

@@ -1,27 +1,36 @@
-"""`fedslim server`: the server of a federation over a network, and what it shares with `fedslim member`."""
+"""`fedslim server` and `fedslim status`: a federation over a network; also what `fedslim member` shares with them."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
 import contextlib
 import gc
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.commands.classes import class_runs
-from fedslim.cli.console import passphrases
+from fedslim.cli.commands.classes import class_runs, share_preparation
+from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.live import Port, WatchedRun, become_report, live_page, server_watched_by
-from fedslim.cli.console.output import print_code_table
-from fedslim.cli.console.progress import Reporter, reporter
-from fedslim.cli.console.running import compile_with_progress
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import count, size
-from fedslim.errors import ParameterError, WriteError
+from fedslim.cli.console.options import argument, flag, option
+from fedslim.cli.console.output import (
+    CODE_TABLE,
+    is_terminal,
+    print_code_table,
+    print_json,
+    print_text,
+    say,
+    stdout_console,
+)
+from fedslim.cli.console.progress import Reporter, compile_with_progress, reporter
+from fedslim.errors import ParameterError, RunError, WriteError
+from fedslim.format import count, printable, size
 
 if TYPE_CHECKING:
     from fedslim.federated.deployment import DeployedServer
@@ -33,46 +42,36 @@ if TYPE_CHECKING:
 
 FOLDER_MODE = 0o700
 """Permissions of a new run folder; an existing one keeps its own."""
-CODE_TABLE, AUDIT = "codetable.json", "audit.jsonl"
+AUDIT = "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0
 """Seconds between two progress lines."""
 
 PreparationOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A preparation.json that an earlier run kept, to start with the search."),
+    Path | None, option("FILE", "A preparation.json that an earlier run kept, to start with the search.")
 ]
 ClassesOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="A,B,…",
-        help="Make a classifier: a run for each of these classes, one after the other. The same for all.",
-    ),
+    option("A,B,…", "Make a classifier: a run for each of these classes, one after the other. The same for all."),
 ]
-FederationArgument = Annotated[Path, typer.Argument(metavar="FEDERATION", help="The federation file.")]
+ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
+ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
+FederationArgument = Annotated[Path, argument("FEDERATION", "The federation file.")]
 IdentityOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="The folder with key and certificate; by default `certificates` in the federation file."
-    ),
+    Path | None, option("DIR", "The folder with key and certificate; by default `certificates` in the federation file.")
 ]
 
 
 def server(
     context: typer.Context,
     file: FederationArgument,
-    *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder, for results and journal.")] = Path("run"),
+    out: Annotated[Path, option("DIR", "The run folder, for results and journal.")] = Path("run"),
     identity: IdentityOption = None,
     passphrase_file: passphrases.File = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run whose journal is in --out, if there is one.")
-    ] = False,
+    resume: Annotated[bool, flag("--resume", "Continue the run whose journal is in --out, if there is one.")] = False,
     preparation: PreparationOption = None,
-    port: Annotated[
-        int | None, typer.Option(metavar="N", help="Listen on this port instead of the one in the file.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Listen on this address only.")] = None,
+    port: Annotated[int | None, option("N", "Listen on this port instead of the one in the file.")] = None,
+    host: Annotated[str | None, option("HOST", "Listen on this address only.")] = None,
     classes: ClassesOption = None,
     live: Port = None,
 ) -> None:
@@ -89,15 +88,18 @@ def server(
     who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
     watched = live_page(context, live, federation.federation.name, reporter(quiet=False))
-    for _, one, place in class_runs(federation, classes, out):
-        _serve(one, who, place, preparation, watched, resume=resume, host=host, port=port)
+    runs = class_runs(federation, classes, out)
+    first = runs[0][2]
+    for _, one, place in runs:
+        given = preparation if place == first else None
+        _serve(one, who, place, (given, first), watched, resume=resume, host=host, port=port)
 
 
 def _serve(
     federation: "FederationFile",
     who: "Identity",
     out: Path,
-    preparation: Path | None,
+    preparation: tuple[Path | None, Path],
     watching: tuple[WatchedRun | None, Reporter],
     *,
     resume: bool,
@@ -110,7 +112,8 @@ def _serve(
     from fedslim.federated.simulation import prepare
 
     with hold_folder(out, "fedslim server") as folder:
-        run = DeployedServer(federation, who, out, find_kept(preparation, federation, out))
+        share_preparation(federation, preparation[1], out)
+        run = DeployedServer(federation, who, out, find_kept(preparation[0], federation, out))
         finished = folder.finished(who="server", federation=federation.digest().hex())
         if finished is not None:
             run.forget()
@@ -129,18 +132,16 @@ def _serve(
         become_report(watched, out)
         show_table(served.table, federation.federation.name, out)
         traffic = served.communication
-        say(
-            f"{served.outcome.ending}: {count(len(served.table), 'itemset')}, "
-            f"L% {served.table.compression.L_percent:.2f}, {count(traffic.rounds, 'round')}, "
-            f"{size(traffic.bytes_total)}; saved in {out}"
-        )
+        found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
+        cost = f"{count(traffic.rounds, 'round')}, {size(traffic.bytes_total)}"
+        say(f"{served.outcome.ending}: {found}, {cost}; saved in {out}")
         if served.lost is not None:
             raise served.lost
 
 
 def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
     """Return the preparation to start from, if there is one."""
-    from fedslim.federated.kept_preparation import find_preparation
+    from fedslim.federated.folder import find_preparation
 
     if given is not None and not federation.prepares:
         msg = f"--preparation is for federations with a schema, and {federation.path} has none; leave it out"
@@ -150,8 +151,6 @@ def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "P
 
 def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     """Load and check the identity of this process, and say what is about to expire."""
-    from datetime import UTC, datetime
-
     from fedslim.trust import Identity
     from fedslim.trust.identity import Files
 
@@ -177,8 +176,6 @@ def hold_folder(path: Path, program: str) -> AbstractContextManager["RunFolder"]
 
 def note_finished(who: str, federation: "FederationFile", run: str, ending: str, itemsets: int) -> "Finished":
     """Return the note that a run has ended, with this result."""
-    from datetime import UTC, datetime
-
     from fedslim.federated.folder import Finished
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -191,10 +188,8 @@ def show_finished(finished: "Finished", out: Path, name: str) -> None:
 
     if (out / CODE_TABLE).exists():
         show_table(CodeTable.load(out / CODE_TABLE), name, out)
-    say(
-        f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}); its results "
-        f"are in {out}; for another run, name another folder with --out"
-    )
+    ended = f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')})"
+    say(f"{ended}; its results are in {out}; for another run, name another folder with --out")
 
 
 def show_table(table: "CodeTable", name: str, out: Path) -> None:
@@ -251,14 +246,97 @@ def _progress(run: "DeployedServer") -> Callable[[], None]:
             return
         assert run.account is not None  # noqa: S101  # created with the session
         last = time.monotonic()
+        sent = size(run.account.communication.bytes_total)
         if run.session.settings.variant == "prepare":
-            say(f"preparing, round {run.session.rounds}: {size(run.account.communication.bytes_total)}")
+            say(f"preparing, round {run.session.rounds}: {sent}")
             return
         search = run.session.variant.search
         percent = percent_of_standard(search.bits_now, search.bits_standard.total)
-        say(
-            f"round {run.session.rounds}: {count(search.itemsets, 'itemset')}, L% {percent:.2f}, "
-            f"{size(run.account.communication.bytes_total)}"
-        )
+        found = f"{count(search.itemsets, 'itemset')}, L% {percent:.2f}"
+        say(f"round {run.session.rounds}: {found}, {sent}")
 
     return on_round
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
+"""Seconds between two questions for the status, and how long the server may fail to answer."""
+
+
+def status(
+    file: FederationArgument,
+    identity: IdentityOption = None,
+    watch: Annotated[bool, flag("--watch", "Keep showing it, until the run ends or Ctrl-C.")] = False,
+    json: options.Json = False,
+    host: ServerHost = None,
+    port: ServerPort = None,
+) -> None:
+    """Show the progress of a running server: the connected members, the round, and whom it is waiting for.
+
+    The server answers only members, so this needs the certificate of a member.
+    """
+    from fedslim.network.status import ask
+    from fedslim.settings.federation_file import FederationFile
+    from fedslim.trust import client_context
+
+    federation = FederationFile.read(file)
+    who = load_identity(identity or federation.server.certificates, None)
+    context = client_context(who, now=datetime.now(UTC))
+
+    def asked() -> dict[str, Any]:
+        return asyncio.run(ask(context, host or federation.server.host, port or federation.server.port))
+
+    if json and watch:
+        raise ParameterError("--json and --watch do not go together; leave one of them out")
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):  # how people end it
+            _watch(asked)
+    elif json:
+        print_json(asked())
+    else:
+        print_text(_status_text(asked()))
+
+
+def _watch(asked: Callable[[], dict[str, Any]]) -> None:
+    """Show the status until the run has ended: in place on a terminal, otherwise the lines that have changed."""
+    from rich.live import Live
+    from rich.text import Text
+
+    found, before, answered = asked(), "", time.monotonic()
+    lively = Live(console=stdout_console(), auto_refresh=False) if is_terminal(sys.stdout) else None
+    with lively or contextlib.nullcontext():
+        text = _status_text(found)
+        while True:
+            if lively is not None:
+                lively.update(Text(text.rstrip("\n")), refresh=True)
+            else:
+                print_text("".join(line for line in text.splitlines(keepends=True) if line not in before))
+            if found["over"]:
+                return
+            time.sleep(WATCH_EVERY)
+            before = text
+            try:
+                found = asked()
+                text, answered = _status_text(found), time.monotonic()
+            except RunError as error:  # the server may be restarting
+                if time.monotonic() - answered > WATCH_GRACE:
+                    raise
+                text = printable(f"{error}; trying again") + "\n"
+
+
+def _status_text(found: dict[str, Any]) -> str:
+    """Return a status as lines, escaped, as all of it comes from the server."""
+    lines = [
+        f"{name}: {'connected' if member['here'] else 'not connected'}, {member['state']}"
+        for name, member in found["members"].items()
+    ]
+    return "".join(printable(line) + "\n" for line in (*lines, status_line(found)))
+
+
+def status_line(found: dict[str, Any], digits: int = 0) -> str:
+    """Return how far a run is, and whom it is waiting for."""
+    percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.{digits}f}"
+    traffic = f"{size(found['bytes_up'])} up, {size(found['bytes_down'])} down"
+    awaited = ", ".join(found["waiting_for"]) or "nobody"
+    return f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {traffic}; waiting for {awaited}"

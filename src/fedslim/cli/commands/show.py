@@ -5,13 +5,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from fedslim.cli.console import options
-from fedslim.cli.console.output import grid, print_code_table, table_record
-from fedslim.cli.console.stream import print_json, print_rich, say
-from fedslim.cli.console.text import number, shown_items, shown_label, size
+from fedslim.cli.console import options, output
+from fedslim.cli.console.options import argument
 from fedslim.errors import ParameterError
+from fedslim.format import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedslim.federated.records import RunRecord
-    from fedslim.report.view import AgreementView, RunView
+    from fedslim.report.view import RunView
 
 EXAMPLES = 5
 """Number of itemsets to show that no member finds alone."""
@@ -36,10 +33,7 @@ POINTS = 32
 
 
 def show(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", show_default=False, help="A code table or run record, or the folder of a run."),
-    ],
+    file: Annotated[Path, argument("FILE", "A code table or run record, or the folder of a run.")],
     top: options.Top = 20,
     json: options.Json = False,
     labels: options.Labels = None,
@@ -54,33 +48,28 @@ def show(
     from fedslim.report.finding import find_records, is_record
 
     if not file.exists() and str(file) in EXPERIMENTS:
-        msg = f"{file} is the name of an experiment; show it with `fedslim experiment show {file}`"
-        raise ParameterError(msg)
+        raise ParameterError(f"{file} is the name of an experiment; show it with `fedslim experiment show {file}`")
     names = options.names_from(labels, secret)
     if not (file.is_dir() or is_record(file)):
-        _show_table(file, top, names, json=json)
+        from fedslim.mdl.codetable import CodeTable
+
+        table = CodeTable.load(file).renamed(names)
+        if json:
+            output.print_json({"file": str(file), **output.table_record(table, top)})
+        else:
+            output.print_code_table(table, top, str(file))
         return
     found = find_records([file])
     records = found.records
     for remark in found.remarks:
-        say(f"fedslim: warning: {remark}")
+        output.warn(remark)
     if json:
         runs = [{"file": str(file), **_run_record(record, top, names)} for record in records]
-        print_json(runs[0] if len(runs) == 1 else {"file": str(file), "runs": runs})
+        output.print_json(runs[0] if len(runs) == 1 else {"file": str(file), "runs": runs})
     elif len(records) == 1:
         _print_run(records[0], top, names)
     else:
         _print_runs(records)
-
-
-def _show_table(file: Path, top: int, names: dict[str, str], *, json: bool) -> None:
-    from fedslim.mdl.codetable import CodeTable
-
-    table = CodeTable.load(file).renamed(names)
-    if json:
-        print_json({"file": str(file), **table_record(table, top)})
-    else:
-        print_code_table(table, top, str(file))
 
 
 def _print_runs(records: "Sequence[RunRecord]") -> None:
@@ -88,8 +77,8 @@ def _print_runs(records: "Sequence[RunRecord]") -> None:
     from fedslim.report.view import view
 
     shown = view(records)
-    rows = [(*row.cells, shown_label(row.name)) for row in shown.overview]
-    print_rich(grid((*shown.columns, "run"), rows, right=len(shown.columns)))
+    rows = [(*row.cells, output.shown_label(row.name)) for row in shown.overview]
+    output.print_rich(output.grid((*shown.columns, "run"), rows, right=len(shown.columns)))
 
 
 def _print_run(record: "RunRecord", top: int, names: dict[str, str]) -> None:
@@ -97,52 +86,32 @@ def _print_run(record: "RunRecord", top: int, names: dict[str, str]) -> None:
     from fedslim.report.view import view
 
     run = view([record], named=names).runs[0]
-    between = [part for part in (_gap(run), _traffic(run), _members(run)) if part is not None]
-    print_code_table(record.code_table.renamed(names), top, shown_label(record.data), _facts(run), between=between)
+    sent = output.traffic_grid((m.direction, m.messages, m.bytes, m.bytes_uncompressed, m.kind) for m in run.traffic)
+    between = _gap(run), sent, _members(run)
+    output.print_code_table(record.code_table.renamed(names), top, record.data, _facts(run), between=between)
 
 
 def _gap(run: "RunView") -> "Table | None":
-    if run.own is not None and run.table.alone is not None:
-        new = [k for k, is_new in enumerate(run.table.alone) if is_new][:EXAMPLES]
-        rows = [
-            (f"{run.own.support[k]:,}", f"{run.table.support[k]:,}", shown_items(_named(run, run.table.items[k])))
-            for k in new
-        ]
-        return grid(("support here", "all members", "not found here alone"), rows, right=2) if rows else None
-    if run.gap is None or not run.gap.recovered:
+    own, table, gap = run.own, run.table, run.gap
+    if own is not None and table.alone is not None:
+        new = [k for k, is_new in enumerate(table.alone) if is_new][:EXAMPLES]
+        rows = [(f"{own.support[k]:,}", f"{table.support[k]:,}", _named(run, table.items[k])) for k in new]
+        return output.grid(("support here", "all members", "not found here alone"), rows, right=2)
+    if gap is None or not gap.recovered:
         return None
-    found = [k for k, is_found in enumerate(run.gap.found) if is_found][:EXAMPLES]
-    rows = [
-        (
-            f"{run.gap.usage[k]:,}",
-            _spread(run.gap.supports[k]),
-            shown_items(_named(run, run.gap.items[k])),
-        )
-        for k in found
-    ]
-    return grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
+    found = [k for k, is_found in enumerate(gap.found) if is_found][:EXAMPLES]
+    rows = [(f"{gap.usage[k]:,}", _spread(gap.supports[k]), _named(run, gap.items[k])) for k in found]
+    return output.grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
 
 
-def _named(run: "RunView", items: "Sequence[int]") -> tuple[str, ...]:
-    return tuple(run.labels[item] for item in items)
+def _named(run: "RunView", items: "Sequence[int]") -> str:
+    return output.shown_items([run.labels[item] for item in items])
 
 
 def _spread(supports: "Sequence[int]") -> str:
     if len(supports) <= FEW_MEMBERS:
         return " + ".join(map(str, supports))
     return f"{min(supports):,} – {number(median(supports))} – {max(supports):,}"
-
-
-def _traffic(run: "RunView") -> "Table | None":
-    rows = [
-        (row.direction, f"{row.messages:,}", size(row.bytes), size(row.bytes_uncompressed), shown_label(row.kind))
-        for row in run.traffic
-    ]
-    return (
-        grid(("direction", "messages", "sent", "before compression", "message"), rows, left=1, right=4)
-        if rows
-        else None
-    )
 
 
 def _members(run: "RunView") -> "Table | None":
@@ -156,8 +125,8 @@ def _members(run: "RunView") -> "Table | None":
         "itemsets used": [_known(member.used) for member in run.members],
     }
     shown = {name: column for name, column in columns.items() if set(column) != {UNKNOWN}}
-    rows = zip(*shown.values(), (shown_label(member.name) for member in run.members), strict=True)
-    return grid((*shown, "member"), rows, right=len(shown))
+    rows = zip(*shown.values(), (output.shown_label(member.name) for member in run.members), strict=True)
+    return output.grid((*shown, "member"), rows, right=len(shown))
 
 
 def _known(value: float | None, how: str = ",") -> str:
@@ -170,25 +139,17 @@ def _facts(run: "RunView") -> list[tuple[str, str]]:
     lines += [("progress", _curve(run))] if run.own is None else []
     lines += [(name, headline[name]) for name in ("rounds", "sent", *OWN) if name in headline]
     lines += [(fact.name, fact.value) for fact in run.knowledge]
-    lines += [("agreement", _agrees(each)) for each in run.agreements]
+    for each in run.agreements:
+        figures = ", ".join(f"{fact.name} {fact.value}" for fact in each.figures)
+        beside = f"{each.matched:,} matched, {each.missed:,} missed, {each.extra:,} extra"
+        lines.append(("agreement", f"with {each.reference}: {beside}; {figures}"))
     if run.gap is not None:
-        found = headline["found by no member alone"]
-        lines.append(
-            (
-                "gap",
-                f"{found}; itemsets that no member finds alone" if run.gap.total else "none: some member finds each",
-            )
-        )
+        found = f"{headline['found by no member alone']}; itemsets that no member finds alone"
+        lines.append(("gap", found if run.gap.total else "none: some member finds each"))
     if run.table.members is None:
         lines.append(("usages", run.usages_note))
     lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]
     return [*lines, ("command", run.command)]
-
-
-def _agrees(each: "AgreementView") -> str:
-    figures = ", ".join(f"{fact.name} {fact.value}" for fact in each.figures)
-    beside = f"{each.matched:,} matched, {each.missed:,} missed, {each.extra:,} extra"
-    return f"with {each.reference}: {beside}; {figures}"
 
 
 def _curve(run: "RunView") -> str:
@@ -209,9 +170,6 @@ def _run_record(record: "RunRecord", top: int, names: dict[str, str]) -> dict[st
     """Return a run record for JSON, without its history; the table has the form that all commands print."""
     import msgspec
 
-    fields: dict[str, Any] = msgspec.to_builtins(
-        {name: getattr(record, name) for name in record.__struct_fields__ if name != "table"}
-    )
-    for name in ("format", "version", "history"):
-        del fields[name]
-    return {**table_record(record.code_table.renamed(names), top), **fields}
+    left_out = ("table", "format", "version", "history")
+    fields = {name: getattr(record, name) for name in record.__struct_fields__ if name not in left_out}
+    return {**output.table_record(record.code_table.renamed(names), top), **msgspec.to_builtins(fields)}

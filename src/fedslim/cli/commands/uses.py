@@ -4,18 +4,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, reads_data, whole
-from fedslim.cli.console.output import grid
-from fedslim.cli.console.progress import reporter
-from fedslim.cli.console.running import compile_with_progress
-from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.stream import print_json, print_rich, print_text, say
-from fedslim.cli.console.tabular import check_kind, write_columns
-from fedslim.cli.console.text import count, number, shown_items, shown_label
+from fedslim.cli.console.options import Reading, argument, flag, option, reads_data, whole
+from fedslim.cli.console.output import CODE_TABLE, grid, print_result, shown_items, shown_label, warn
+from fedslim.cli.console.progress import compile_with_progress, reporter
+from fedslim.cli.console.saving import check_kind, check_place, write_columns
 from fedslim.errors import ParameterError
+from fedslim.format import count, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,17 +19,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.uses import Differences
 
-CODE_TABLE, RUN = "codetable.json", "run.json"
-
-Table = Annotated[
-    Path,
-    typer.Argument(metavar="TABLE", show_default=False, help="A code table, a run record, or the folder of a run."),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write all of it to a file that ends in .csv, .parquet or .json."),
-]
-Shown = Annotated[int, typer.Option("--top", metavar="N", callback=whole(0), help="Number of rows to show.")]
+Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
+Out = Annotated[Path | None, option("FILE", "Write all of it to a file that ends in .csv, .parquet or .json.")]
+Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
 
 
 @reads_data
@@ -56,7 +43,7 @@ def score(
 
     from fedslim.uses.scoring import score_chunks
 
-    used = _Used(model, reading, out, quiet=quiet)
+    used = UsedTable(model, reading, out, quiet=quiet)
     with used.report.stage(f"scoring {shown_label(data)}"):
         scores = score_chunks(used.table, used.chunks())
     order = scores.ranking if out is not None else scores.ranking[:top]
@@ -69,13 +56,13 @@ def score(
     }
     used.write(columns)
     first = list(zip(*(column[:top].tolist() for column in columns.values()), strict=True))
-    if json:
-        rows = [dict(zip(columns, row, strict=True)) for row in first]
-        print_json({"table": str(model), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved})
-        return
+    rows = [dict(zip(columns, row, strict=True)) for row in first]
     shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
-    print_rich(
-        grid((*columns,), shown, right=5), f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`"
+    print_result(
+        json,
+        {"table": str(model), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved},
+        grid((*columns,), shown, right=5),
+        f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`",
     )
 
 
@@ -84,21 +71,18 @@ def explain(
     model: Table,
     data: options.Data,
     *,
-    row: Annotated[int, typer.Option(metavar="N", callback=whole(1), help="The row to explain, counted from 1.")],
+    row: Annotated[int, option("N", "The row to explain, counted from 1.", whole(1))],
     json: options.Json = False,
     reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
     """Explain the bits of a row of DATA: its cover, what had to be spelled, what it lacks, what is rarely together."""
-    from fedslim.uses.explaining import explain_transaction
+    from fedslim.uses.explaining import explain_rows
 
-    used = _Used(model, reading, None, quiet=quiet)
+    used = UsedTable(model, reading, None, quiet=quiet)
     with used.report.stage(f"reading {shown_label(data)}"):
-        explanation = explain_transaction(used.table, used.whole(), row)
-    if json:
-        print_json(explanation.as_dict())
-    else:
-        print_text(f"{explanation}\n")
+        explanation = explain_rows(used.table, used.whole(), [row])[0]
+    print_result(json, explanation.as_dict(), str(explanation))
 
 
 @reads_data
@@ -115,7 +99,7 @@ def complete(
     """Complete missing cells of DATA: the value with the fewest bits, and the bits that each other value costs more."""
     from fedslim.uses.completing import Cell, cells
 
-    used = _Used(model, reading, out, quiet=quiet)
+    used = UsedTable(model, reading, out, quiet=quiet)
     found: list[Cell] = []
     first = 1
     with used.report.stage(f"completing {shown_label(data)}"):
@@ -124,23 +108,24 @@ def complete(
             first += len(chunk)
     each = [(cell.row, cell.column, value, bits) for cell in found for value, bits in cell.values]
     used.write({name: [row[k] for row in each] for k, name in enumerate(("row", "column", "value", "bits"))})
-    if json:
-        rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[: top or None]]
-        print_json({"table": str(model), "data": data, "cells": len(found), "top": rows, "out": used.saved})
-        return
+    rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[: top or None]]
     shown = []
     for cell in found[:top]:
         (best, bits), *others = cell.values
         rest = ", ".join(f"{shown_label(value)} +{more - bits:.1f}" for value, more in others[:3])
         shown.append((f"{cell.row:,}", f"{bits:.1f}", shown_label(cell.column), shown_label(best), rest))
-    print_rich(grid(("row", "bits", "column", "value", "others"), shown, right=2), count(len(found), "missing cell"))
+    print_result(
+        json,
+        {"table": str(model), "data": data, "cells": len(found), "top": rows, "out": used.saved},
+        grid(("row", "bits", "column", "value", "others"), shown, right=2),
+        count(len(found), "missing cell"),
+    )
 
 
 def rules(
     table: Table,
-    *,
-    min_confidence: Annotated[float, typer.Option(metavar="P", min=0, max=1, help="The smallest confidence.")] = 0.5,
-    min_lift: Annotated[float, typer.Option(metavar="X", min=0, help="The smallest lift.")] = 1.0,
+    min_confidence: Annotated[float, option("P", "The smallest confidence.", min=0, max=1)] = 0.5,
+    min_lift: Annotated[float, option("X", "The smallest lift.", min=0)] = 1.0,
     out: Out = None,
     top: Shown = 20,
     json: options.Json = False,
@@ -148,46 +133,40 @@ def rules(
     """Read the itemsets of TABLE as rules, if … then …, with support, confidence and lift, the highest lift first."""
     from fedslim.uses.association import COLUMNS, rule_records
 
-    used = _Used(table, None, out, quiet=True)
+    used = UsedTable(table, None, out, quiet=True)
     found = rule_records(used.table, min_confidence=min_confidence, min_lift=min_lift)
     plain = [{**r, **{side: sorted(r[side]) for side in COLUMNS[:2]}} for r in found]
     for r in plain:
         r["conviction"] = None if r["confidence"] == 1 else r["conviction"]  # JSON has no infinity
     used.write({name: [r[name] if k > 1 else "; ".join(r[name]) for r in plain] for k, name in enumerate(COLUMNS)})
-    if json:
-        print_json({"table": str(table), "rules": len(plain), "top": plain[: top or None], "out": used.saved})
-        return
     shown = [
         (
             f"{r['support']:.4f}",
             f"{r['confidence']:.3f}",
             f"{r['lift']:.2f}",
-            f"{shown_items(tuple(r['antecedents']))} → {shown_items(tuple(r['consequents']))}",
+            f"{shown_items(r['antecedents'])} → {shown_items(r['consequents'])}",
         )
         for r in plain[:top]
     ]
-    print_rich(grid(("support", "confidence", "lift", "if → then"), shown, right=3), count(len(plain), "rule"))
+    print_result(
+        json,
+        {"table": str(table), "rules": len(plain), "top": plain[: top or None], "out": used.saved},
+        grid(("support", "confidence", "lift", "if → then"), shown, right=3),
+        count(len(plain), "rule"),
+    )
 
 
 def compare(
-    one: Annotated[str, typer.Argument(metavar="A", show_default=False, help="Data, or a code table, or a run.")],
-    other: Annotated[
-        str | None, typer.Argument(metavar="[B]", show_default=False, help="The same; leave it out with --by.")
-    ] = None,
-    *,
+    one: Annotated[str, argument("A", "Data, or a code table, or a run.")],
+    other: Annotated[str | None, argument("[B]", "The same; leave it out with --by.")] = None,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Compare the rows of A with each value of this column with those before."),
+        str | None, option("COLUMN", "Compare the rows of A with each value of this column with those before.")
     ] = None,
     new: Annotated[
-        bool, typer.Option("--new", help="For a table and data: the rows were not among those that the table is of.")
+        bool, flag("--new", "For a table and data: the rows were not among those that the table is of.")
     ] = False,
-    fdr: Annotated[
-        float, typer.Option(metavar="P", min=0, max=1, help="The share of false discoveries to expect at most.")
-    ] = 0.05,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with both side by side (HTML).")
-    ] = None,
+    fdr: Annotated[float, option("P", "The share of false discoveries to expect at most.", min=0, max=1)] = 0.05,
+    out: Annotated[Path | None, option("FILE", "Write a page with both side by side (HTML).")] = None,
     top: Shown = 20,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -202,8 +181,7 @@ def compare(
     from fedslim.uses.cells import labelled
 
     if (other is None) == (by is None):
-        msg = "give two things to compare, or one with --by COLUMN"
-        raise ParameterError(msg)
+        raise ParameterError("give two things to compare, or one with --by COLUMN")
     if out is not None:
         check_place(out)
     report = reporter(quiet=quiet)
@@ -229,21 +207,13 @@ def compare(
         from fedslim.report.comparison import write_comparison
 
         write_comparison(compared, out)
-    if json:
-        print_json({"comparisons": [_record(one, top) for one in compared]})
-        return
-    for place, result in enumerate(compared):
-        print_text("\n" if place else "")
-        _print(result, top)
+    records = [each.as_dict() for each in compared] if json else []
+    cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][: top or None]} for r in records]
+    print_result(json, {"comparisons": cut}, *(part for each in compared for part in _shown(each, top)))
 
 
-def _record(compared: "Differences", top: int) -> dict[str, Any]:
-    record = compared.as_dict()
-    return {**record, "tested": len(record["rows"]), "rows": record["rows"][: top or None]}
-
-
-def _print(compared: "Differences", top: int) -> None:
-    a, b = compared.name_a, compared.name_b
+def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
+    a, b = shown_label(compared.name_a), shown_label(compared.name_b)
     rows = [
         (
             f"{row.count_a:,}",
@@ -254,29 +224,26 @@ def _print(compared: "Differences", top: int) -> None:
         )
         for row in compared.found[:top]
     ]
-    parts: list[Any] = []
-    if rows:
-        parts.append(grid((f"in {shown_label(a)}", f"in {shown_label(b)}", "ratio", "q", "items"), rows, right=4))
     told = (
-        f"{shown_label(a)} ({count(compared.rows_a, 'row')}) and {shown_label(b)} ({count(compared.rows_b, 'row')}): "
+        f"{a} ({count(compared.rows_a, 'row')}) and {b} ({count(compared.rows_b, 'row')}): "
         f"dissimilarity {compared.dissimilarity:.3f}; {compared.counts} differs for {len(compared.found):,} of "
         f"{number(len(compared.rows))} itemsets and items (false discovery rate {compared.fdr:g})"
     )
-    print_rich(*parts, told)
+    return grid((f"in {a}", f"in {b}", "ratio", "q", "items"), rows, right=4), told
 
 
-class _Used:
+class UsedTable:
     """A code table and data to use it on, after everything that can be checked has been checked."""
 
     def __init__(self, table: Path, reading: Reading | None, out: Path | None, *, quiet: bool) -> None:
         if out is not None:
             check_kind(out)
             check_place(out, besides=None if reading is None else reading.source)
-        if reading is not None:
-            named = ("bins", "schema", "columns", "exclude", "categorical", "numeric", "one_hot", "missing")
-            if (given := next((name for name in named if getattr(reading, name) is not None), None)) is not None:
-                msg = f"the code table says how rows become items; leave out --{given.replace('_', '-')}"
-                raise ParameterError(msg)
+        named = ("bins", "schema", "columns", "exclude", "categorical", "numeric", "one_hot", "missing")
+        for name in named if reading is not None else ():
+            if getattr(reading, name) is not None:
+                left_out = name.replace("_", "-")
+                raise ParameterError(f"the code table says how rows become items; leave out --{left_out}")
         self._reading, self._out = reading, out
         self.saved = None if out is None else str(out)
         self.report = reporter(quiet=quiet)
@@ -290,18 +257,19 @@ class _Used:
         self.table.covering.bits(rows_of(self.table, [[]]))
 
     def chunks(self) -> "Iterator[TransactionDatabase]":
-        from fedslim.data.streaming import chunks
+        """Read the rows in chunks, as the items of the code table."""
+        from fedslim.data.loading import chunks
 
         reading = self._reading
         assert reading is not None  # noqa: S101  # only `rules` has no data
-        how = {name: getattr(reading, name) for name in ("format", "separator", "encoding", "query", "table", "folder")}
+        how = {name: getattr(reading, name) for name in (*options.READING_A_TABLE, "folder", "long")}
         pair = (reading.transaction_column, reading.item_column)
         known, seen = set(self.table.vocabulary), False
         for chunk in chunks(reading.source, self.table.encoding, pair=pair, **how):
             seen = seen or not known.isdisjoint(chunk.vocabulary)
             yield chunk
         if not seen:
-            say("fedslim: warning: the code table knows no item of these data; check that it was mined from such data")
+            warn("the code table knows no item of these data; check that it was mined from such data")
 
     def whole(self) -> "TransactionDatabase":
         """Return all rows at once."""
@@ -312,6 +280,7 @@ class _Used:
         )
 
     def write(self, columns: dict[str, Any]) -> None:
+        """Write results to the file that was named, if any."""
         if self._out is not None:
             write_columns(columns, self._out)
 

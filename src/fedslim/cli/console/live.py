@@ -6,28 +6,21 @@ watched.result = lambda: view([record])
 
 # Typer evaluates annotations at run time, so modules with options do not postpone them.
 import asyncio
+import contextlib
 import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedslim.cli.console.options import whole
+from fedslim.cli.console.options import option, whole
+from fedslim.cli.console.output import say, shown_label
 from fedslim.cli.console.progress import Reporter
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import count, duration, number, shown_label, size
+from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
     from fedslim.cli.console.progress import OnProgress
@@ -39,16 +32,17 @@ if TYPE_CHECKING:
     from fedslim.safeguards.audit import AuditLog
 
 OPTION, ANY_PORT = "--live", "0"
+PREPARING = "preparing: the members agree on cuts and items"
 EVERY = 0.5
 """Seconds between two looks at a server or member."""
 
 Port = Annotated[
     int | None,
-    typer.Option(
-        OPTION,
-        metavar="[PORT]",
-        callback=whole(0, 65535),
-        help="Show the run on a page for a browser on this computer; its address is printed.",
+    option(
+        "[PORT]",
+        "Show the run on a page for a browser on this computer; its address is printed.",
+        whole(0, 65535),
+        name=OPTION,
     ),
 ]
 
@@ -89,7 +83,7 @@ class WatchedRun:
         self.feed.reach(progress.seconds, progress.itemsets, best)
         self.feed.show(facts=facts, latest=latest)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def following(
         self, doing: str, look: Callable[[], None], stop: Callable[[], object] | None = None, curve: str = ""
     ) -> AsyncIterator[None]:
@@ -111,7 +105,7 @@ class WatchedRun:
             yield
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):
                 await task
             look()
 
@@ -131,16 +125,21 @@ def become_report(watched: WatchedRun | None, out: Path) -> None:
 
         return view([load_run(out / RUN)])
 
+    become(watched, saved)
+
+
+def become(watched: WatchedRun | None, result: "Callable[[], ReportView]") -> None:
+    """Let the live page, if there is one, become a report at the end."""
     if watched is not None:
-        watched.result = saved
+        watched.result = result
 
 
 def server_watched_by(
     watched: WatchedRun | None, run: "DeployedServer", stop: Callable[[], object]
-) -> AbstractAsyncContextManager[None]:
+) -> contextlib.AbstractAsyncContextManager[None]:
     """Show a server's state on the live page, if there is one, inside the block."""
     if watched is None:
-        return nullcontext()
+        return contextlib.nullcontext()
     return watched.following("serving", _look_at_server(watched, run), stop, curve="L%")
 
 
@@ -178,13 +177,15 @@ def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], 
         if run.network is None or run.session is None:
             return
         found = run.network.status()
-        contacts = found["contacts"]
-        watched.feed.show(
-            members=[
-                LiveMember(name, member["here"], member["state"], contacts.get(name))
-                for name, member in found["members"].items()
-            ]
-        )
+        members = [
+            LiveMember(name, member["here"], member["state"], found["contacts"].get(name))
+            for name, member in found["members"].items()
+        ]
+        preparing = run.session.settings.variant == "prepare"
+        if preparing and run.account is not None:
+            rounds, traffic = run.session.rounds, run.account.communication
+            watched.feed.show(facts=_named([count(rounds, "round"), f"{size(traffic.bytes_total)} sent"]))
+        watched.feed.show(doing=PREPARING if preparing else "serving", members=members)
         if found["L_percent"] is not None:
             report = report or began()
             report()
@@ -194,13 +195,12 @@ def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], 
 
 def member_watched_by(
     watched: WatchedRun | None, run: "DeployedMember", audit: "AuditLog"
-) -> AbstractAsyncContextManager[None]:
+) -> contextlib.AbstractAsyncContextManager[None]:
     """Show on the live page what leaves a member, which knows neither the compression nor the other members."""
     if watched is None:
-        return nullcontext()
+        return contextlib.nullcontext()
     from fedslim.report.captions import KINDS, Fact
-    from fedslim.report.feed import LiveSent
-    from fedslim.safeguards.audit_summary import Amount
+    from fedslim.safeguards.audit import Amount
 
     began, sent = time.monotonic(), defaultdict[str, Amount](Amount)
     audit.on_entry = lambda line: sent[line.kind].add(line)
@@ -214,11 +214,8 @@ def member_watched_by(
             Fact("time", duration(time.monotonic() - began)),
         ]
         kinds = sorted(sent.items(), key=lambda each: -each[1].bytes)
-        rows = [
-            LiveSent(kind, KINDS.get(kind, ""), n.messages, n.bytes, n.statistics, n.statistics_masked)
-            for kind, n in kinds
-        ]
-        watched.feed.show(facts=facts, sent=rows)
+        rows = [(kind, KINDS.get(kind, ""), replace(amount)) for kind, amount in kinds]
+        watched.feed.show(doing="taking part" if run.database is not None else PREPARING, facts=facts, sent=rows)
 
     return watched.following("taking part", look)
 
@@ -233,7 +230,7 @@ def live_page(
     return run, LiveReporter(run, inner)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
     from fedslim.report.feed import Feed
     from fedslim.report.live import LivePage
@@ -247,7 +244,7 @@ def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
         run = WatchedRun(feed)
         try:
             yield run
-            if run.result is not None:
+            if run.result is not None and served.was_opened:  # otherwise nobody waits for the report
                 feed.begin("writing the report")
                 feed.end(report=page(run.result()).encode())
         finally:
@@ -260,22 +257,21 @@ class LiveReporter(Reporter):
     def __init__(self, run: WatchedRun, inner: Reporter) -> None:
         self._run, self._inner = run, inner
 
-    def stage(self, doing: str) -> AbstractContextManager[object]:
+    def stage(self, doing: str) -> contextlib.AbstractContextManager[object]:
         """Show what the block does while it runs."""
         self._run.feed.begin(doing)
         return self._inner.stage(doing)
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
+    def step(self, doing: str, *, worth_a_line: bool) -> contextlib.AbstractContextManager[object]:
         """Show what the block does from its start."""
         self._run.feed.begin(doing)
         return self._inner.step(doing, worth_a_line=worth_a_line)
 
-    @contextmanager
+    @contextlib.contextmanager
     def mining(self, name: str, stop: "Stop", doing: str = "mining") -> "Iterator[OnProgress | None]":
         """Show the progress of mining while the block runs, and let the page stop it."""
-        self._run.feed.begin(
-            f"{doing} {shown_label(name)}", stop.ask, curve=doing.removesuffix(":").removesuffix(" of")
-        )
+        curve = doing.removesuffix(":").removesuffix(" of")
+        self._run.feed.begin(f"{doing} {shown_label(name)}", stop.ask, curve=curve)
         with self._inner.mining(name, stop, doing) as show:
 
             def on_progress(progress: "Progress", aside: Sequence[str] = ()) -> None:

@@ -7,10 +7,10 @@ import os
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING
 
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import printable
+from fedslim.cli.console.output import say
 from fedslim.data.atomic import PRIVATE
 from fedslim.errors import ParameterError
+from fedslim.format import printable
 
 if TYPE_CHECKING:
     import io
@@ -52,9 +52,6 @@ def set_up_logs(settings: Log) -> None:
     """Print the package's logs, from the level in the settings, and write them to a file if the settings name one.
 
     This replaces earlier handlers.
-
-    Raises:
-        ParameterError: The log file cannot be written.
     """
     handlers: list[logging.Handler] = [Stderr()]
     handlers[0].setFormatter(OneLine("%(message)s"))

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and their checks."""
+"""Arguments and options that several commands share, their checks, and groups of commands."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import csv
@@ -6,20 +6,22 @@ import functools
 import inspect
 import logging
 import math
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import printable
+from fedslim.cli.console.output import print_text, say
 from fedslim.errors import DataError, ParameterError
+from fedslim.format import printable
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
-    from fedslim.data.encoding import EncodedTable
+    from fedslim.data.columns import EncodedTable
     from fedslim.schema import Conformed
     from fedslim.schema import Schema as TableSchema
 
@@ -30,11 +32,29 @@ WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 
+Variant = StrEnum("Variant", ["x", "sa", "so"])
+"""The variants of the protocol; a test checks that the list is complete."""
+
+
+def option(metavar: str, text: str, check: Callable[[Any], Any] | None = None, *, name: str = "", **more: Any) -> Any:
+    """Declare an option that takes a value, for `Annotated`."""
+    return typer.Option(*([name] if name else []), metavar=metavar, help=text, callback=check, **more)
+
+
+def flag(name: str, text: str, *short: str) -> Any:
+    """Declare an option that takes no value, for `Annotated`."""
+    return typer.Option(name, *short, help=text)
+
+
+def argument(metavar: str, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
+    """Declare an argument, for `Annotated`."""
+    return typer.Argument(metavar=metavar, help=text, callback=check, **more)
+
+
 def positive_seconds(value: float | None) -> float | None:
     """Check a number of seconds."""
     if value is not None and not (math.isfinite(value) and value > 0):
-        msg = f"{value} is not a positive number of seconds; give one above 0"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter(f"{value} is not a positive number of seconds; give one above 0")
     return value
 
 
@@ -44,11 +64,15 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     def check(value: int | None) -> int | None:
         if value is not None and not low <= value <= high:
             bounds = f"of at least {low}" if value < low else f"of at most {high}"
-            msg = f"{value} is out of range; give a whole number {bounds}"
-            raise typer.BadParameter(msg)
+            raise typer.BadParameter(f"{value} is out of range; give a whole number {bounds}")
         return value
 
     return check
+
+
+width = whole(1, MAX_WIDTH)
+effort = whole(1, HIGHEST_EFFORT)
+seed = whole(0, 2**63 - 1)
 
 
 def listed(value: str | None) -> Any:
@@ -75,100 +99,33 @@ def masked(value: str | None) -> str | None:
 
 Data = Annotated[
     str,
-    typer.Argument(
-        metavar="DATA",
-        show_default=False,
-        callback=masked,
-        help="A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
+    argument(
+        "DATA",
+        "A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
         "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
         "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
+        masked,
     ),
 ]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F",
-        help="Format of the file, if its extension does not show it: fimi, csv, tsv, parquet, jsonl, excel.",
-    ),
-]
-Separator = Annotated[
-    str | None, typer.Option(metavar="C", help="Character between the fields of a CSV file, such as ';', or tab.")
-]
-Encoding = Annotated[str | None, typer.Option(metavar="E", help="Encoding of a text file, if not UTF-8: latin-1, …")]
-Query = Annotated[str | None, typer.Option(metavar="SQL", help="Query whose rows to read from a database.")]
-Table = Annotated[str | None, typer.Option(metavar="T", help="Table to read from a database, or sheet of a workbook.")]
-Bins = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        callback=whole(2),
-        help="Number of intervals for a numeric column.  [default: 10]",
-        show_default=False,
-    ),
-]
-TransactionColumn = Annotated[
-    str | None,
-    typer.Option(metavar="C", help="The column of transactions, if each row has a transaction and one of its items."),
-]
-ItemColumn = Annotated[str | None, typer.Option(metavar="C", help="The column of items, with --transaction-column.")]
-Schema = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="What the columns mean, the same for all members; see `fedslim schema make`."),
-]
-Columns = Annotated[
-    str | None, typer.Option(metavar="C,C", callback=listed, help="Use these columns only, separated by commas.")
-]
-Exclude = Annotated[str | None, typer.Option(metavar="C,C", callback=listed, help="Leave out these columns.")]
-Categorical = Annotated[
-    str | None, typer.Option(metavar="C,C", callback=listed, help="Make an item of each value of these columns.")
-]
-Numeric = Annotated[
-    str | None,
-    typer.Option(metavar="C,C", callback=listed, help="Take these columns as numbers, even codes like 0123."),
-]
-OneHot = Annotated[
-    bool | None,
-    typer.Option("--one-hot/--no-one-hot", show_default=False, help="Whether the columns are items, of 0 and 1."),
-]
-Missing = Annotated[
-    str | None, typer.Option(metavar="V,V", callback=listed, help="More spellings of a missing value, such as -99.")
-]
-From = Annotated[
-    str | None, typer.Option("--from", metavar="FOLDER", help="A folder with public data sets that you downloaded.")
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(metavar="N", callback=whole(0, 2**63 - 1), help="Random seed for generated data."),
-]
+From = Annotated[str | None, option("FOLDER", "A folder with public data sets that you downloaded.", name="--from")]
+Seed = Annotated[int | None, option("N", "Random seed for generated data.", seed)]
 MaxTime = Annotated[
-    float | None,
-    typer.Option(
-        metavar="S", callback=positive_seconds, help="Mine for at most S seconds, and keep the best table so far."
-    ),
+    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive_seconds)
 ]
-MinCount = Annotated[
-    int,
-    typer.Option(
-        metavar="N", callback=whole(1), help="Show no count below N: merge rarer items, and omit rarer itemsets."
-    ),
+MinCount = Annotated[int, option("N", "Show no count below N: merge rarer items, and omit rarer itemsets.", whole(1))]
+AgreedVocabulary = Annotated[Path | None, option("FILE", "The vocabulary that the members agreed on.")]
+VariantOption = Annotated[
+    Variant, option("x|sa|so", "x: exact. sa, so: as in the paper, with and without secure aggregation.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-Top = Annotated[
-    int,
-    typer.Option(metavar="N", callback=whole(0), help="Number of itemsets to show, the most useful first; 0 for none."),
-]
-
+Json = Annotated[bool, flag("--json", "Print JSON instead of text.")]
+Quiet = Annotated[bool, flag("--quiet", "Show no progress.", "-q")]
+Top = Annotated[int, option("N", "Number of itemsets to show, the most useful first; 0 for none.", whole(0))]
 
 Labels = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."
-    ),
+    option("FILE", "A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."),
 ]
-Secret = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The members' secret, to name items of which only the id is known.")
-]
+Secret = Annotated[Path | None, option("FILE", "The members' secret, to name items of which only the id is known.")]
 
 
 def names_from(labels: Path | None, secret: Path | None) -> dict[str, str]:
@@ -184,21 +141,36 @@ class Reading:
     """Where the data are, and how to read them: the options that `reads_data` gives to a command."""
 
     source: str
-    format: Format = None
-    bins: Bins = None
-    transaction_column: TransactionColumn = None
-    item_column: ItemColumn = None
-    separator: Separator = None
-    encoding: Encoding = None
-    query: Query = None
-    table: Table = None
-    schema: Schema = None
-    columns: Columns = None
-    exclude: Exclude = None
-    categorical: Categorical = None
-    numeric: Numeric = None
-    one_hot: OneHot = None
-    missing: Missing = None
+    format: Annotated[
+        str | None,
+        option("F", "Format of the file, if its extension does not show it: fimi, csv, tsv, parquet, jsonl, excel."),
+    ] = None
+    bins: Annotated[int | None, option("N", "Number of intervals for a numeric column.  [default: 10]", whole(2))] = (
+        None
+    )
+    transaction_column: Annotated[
+        str | None, option("C", "The column of transactions, if each row has a transaction and one of its items.")
+    ] = None
+    item_column: Annotated[str | None, option("C", "The column of items, with --transaction-column.")] = None
+    separator: Annotated[
+        str | None, option("C", "Character between the fields of a CSV file, such as ';', or tab.")
+    ] = None
+    encoding: Annotated[str | None, option("E", "Encoding of a text file, if not UTF-8: latin-1, …")] = None
+    query: Annotated[str | None, option("SQL", "Query whose rows to read from a database.")] = None
+    table: Annotated[str | None, option("T", "Table to read from a database, or sheet of a workbook.")] = None
+    schema: Annotated[
+        Path | None, option("FILE", "What the columns mean, the same for all members; see `fedslim schema make`.")
+    ] = None
+    columns: Annotated[str | None, option("C,C", "Use these columns only, separated by commas.", listed)] = None
+    exclude: Annotated[str | None, option("C,C", "Leave out these columns.", listed)] = None
+    categorical: Annotated[str | None, option("C,C", "Make an item of each value of these columns.", listed)] = None
+    numeric: Annotated[str | None, option("C,C", "Take these columns as numbers, even codes like 0123.", listed)] = None
+    one_hot: Annotated[bool | None, flag("--one-hot/--no-one-hot", "Whether the columns are items, of 0 and 1.")] = None
+    missing: Annotated[str | None, option("V,V", "More spellings of a missing value, such as -99.", listed)] = None
+    long: Annotated[
+        bool | None,
+        flag("--long/--no-long", "Whether each row has a transaction and one item, or an attribute and its value."),
+    ] = None
     folder: From = None
     seed: int | None = None
 
@@ -210,19 +182,20 @@ class Reading:
         if not is_source(self.source):
             check_is_data(self.source)
             return None
-        names = ("format", "separator", "encoding", "query", "table")
-        return read_table(self.source, **{name: getattr(self, name) for name in names})
+        return read_table(self.source, **{name: getattr(self, name) for name in READING_A_TABLE})
+
+    def table_for_schema(self) -> "EncodedTable":
+        """Return the columns of a table, or say that there are none."""
+        if (table := self.read_columns()) is None:
+            raise DataError(f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet")
+        return table
 
     def conformed(self, schema: "TableSchema") -> "Conformed":
         """Return a table in terms of a schema."""
         from fedslim.schema import conform
 
         self._check_schema()
-        table = self.read_columns()
-        if table is None:
-            msg = f"{self.source}: a schema is for tables with columns; name a file such as CSV or Parquet"
-            raise DataError(msg)
-        return conform(schema, table)
+        return conform(schema, self.table_for_schema())
 
     def chosen(self) -> dict[str, Any]:
         """Return what was chosen, as options of `load`."""
@@ -236,11 +209,10 @@ class Reading:
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
         said = ("bins", "transaction_column", "item_column", "columns", "exclude", "categorical", "numeric")
-        given = [name for name in (*said, "one_hot", "missing") if getattr(self, name) is not None]
+        given = [name for name in (*said, "one_hot", "missing", "long") if getattr(self, name) is not None]
         if self.schema is not None and given:
             option = given[0].replace("_", "-")
-            msg = f"--{option} does not go with --schema, which says that for all members; leave it out"
-            raise ParameterError(msg)
+            raise ParameterError(f"--{option} does not go with --schema, which says that for all members; leave it out")
 
     def load(self) -> "TransactionDatabase":
         """Load the data, and say what was guessed."""
@@ -255,11 +227,18 @@ class Reading:
             logger.removeHandler(told)
 
 
-def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command with the parameters `data` and `reading` all options of reading, in place of `reading`."""
+READING_A_TABLE = ("format", "separator", "encoding", "query", "table")
+"""The options of reading the columns of a table, without what makes items of them."""
+
+
+def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Callable[..., None]:
+    """Give a command with the parameters `data` and `reading` the options of reading, in place of `reading`.
+
+    These are all of them, or those of these names.
+    """
     own = inspect.signature(command)
     added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
-    added = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in added]
+    added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added if not names or one.name in names]
     parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
 
     @functools.wraps(command)
@@ -270,3 +249,40 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+reads_table = functools.partial(reads_data, names=READING_A_TABLE)
+
+
+def print_help(context: typer.Context) -> None:
+    """Print the help if no command is given."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help() + "\n")
+
+
+def command_group(text: str, short: str | None = None) -> typer.Typer:
+    """Return a group with this help, which it prints if no command is given."""
+    group = typer.Typer(help=text, short_help=short, rich_markup_mode=None, add_completion=False)
+    group.callback(invoke_without_command=True)(print_help)
+    return group
+
+
+ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}
+"""Options that change the output, but not the result."""
+
+
+def typed_command(context: typer.Context) -> str:
+    """Return the running command with every option that was given and affects the result."""
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        value = context.params.get(name)
+        if name in ONLY_SHOWN or value is None or value == parameter.get_default(context):
+            continue
+        text = str(value.value if isinstance(value, Enum) else ",".join(value) if isinstance(value, list) else value)
+        if parameter.param_type_name == "argument":
+            names = map(str, value) if isinstance(value, (list, tuple)) else (text,)
+            words += [f"./{one}" if one.startswith("-") and one != "-" else one for one in names]
+        else:
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], text]
+    return shlex.join(words)

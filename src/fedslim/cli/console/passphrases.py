@@ -10,26 +10,20 @@ from getpass import getpass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from fedslim.cli.console.stream import is_terminal
+from fedslim.cli.console.options import flag, option
+from fedslim.cli.console.output import is_terminal
 from fedslim.errors import InputError
 
 VARIABLE = "FEDSLIM_PASSPHRASE"
 
-Ask = Annotated[bool, typer.Option("--passphrase", help=f"Ask for a passphrase for the key. Or set {VARIABLE}.")]
+Ask = Annotated[bool, flag("--passphrase", f"Ask for a passphrase for the key. Or set {VARIABLE}.")]
 File = Annotated[
-    Path | None,
-    typer.Option("--passphrase-file", metavar="FILE", help="A file with the key's passphrase on its first line."),
+    Path | None, option("FILE", "A file with the key's passphrase on its first line.", name="--passphrase-file")
 ]
 
 
 def for_new_key(file: Path | None, *, ask: bool) -> str | None:
-    """Return the passphrase for a new key; None for a key without one.
-
-    Raises:
-        InputError: There is no terminal to ask on, or the two entries differ.
-    """
+    """Return the passphrase for a new key; None for a key without one."""
     from fedslim.trust.keys import checked_passphrase
 
     given = _read_given(file)
@@ -39,8 +33,7 @@ def for_new_key(file: Path | None, *, ask: bool) -> str | None:
         return None
     found = checked_passphrase(_ask("Passphrase for the new key: "))
     if _ask("Repeat the passphrase: ") != found:
-        msg = "the two passphrases differ, so no key was made; try again"
-        raise InputError(msg)
+        raise InputError("the two passphrases differ, so no key was made; try again")
     return found
 
 
@@ -63,11 +56,9 @@ def _read_given(file: Path | None) -> str | None:
     try:
         found = lines[0].decode() if lines else ""
     except UnicodeDecodeError:
-        msg = f"{file}: line 1 is not UTF-8; write the passphrase in UTF-8"
-        raise InputError(msg) from None
+        raise InputError(f"{file}: line 1 is not UTF-8; write the passphrase in UTF-8") from None
     if not found:
-        msg = f"{file}: line 1 is empty; write the passphrase there"
-        raise InputError(msg)
+        raise InputError(f"{file}: line 1 is empty; write the passphrase there")
     return found
 
 
@@ -78,5 +69,4 @@ def _ask(prompt: str) -> str:
     try:
         return getpass(prompt)
     except EOFError:
-        msg = "no passphrase was given; try again"
-        raise InputError(msg) from None
+        raise InputError("no passphrase was given; try again") from None

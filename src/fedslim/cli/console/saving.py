@@ -1,18 +1,26 @@
-"""Save a mined table: check the place before mining, and never lose the table after it."""
+"""Save results: check the place before the work, and never lose a mined table after it."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedslim.errors import FedslimError, InputError, RunError
+from fedslim.errors import FedslimError, InputError, MissingExtraError, ParameterError, RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedslim.mdl.codetable import CodeTable
+
+AT_A_TIME = 100_000
+"""Rows that are formatted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +32,13 @@ class Saved:
 
 
 def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
-    """Check that a file can be written there, and that it would not replace the file it is made from.
-
-    Args:
-        path: The value of --out.
-        besides: The file, or name of data, that it is made from.
-        what: What `besides` is, for the error message.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Check that a file can be written there, and that it would not replace `besides`, which it is made from."""
     try:
         problem = _problem(path, besides, what)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}); name another file"
     if problem:
-        msg = f"--out {path}: {problem}"
-        raise InputError(msg)
+        raise InputError(f"--out {path}: {problem}")
 
 
 def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
@@ -84,3 +82,53 @@ def _rescue(table: CodeTable, error: Exception) -> Saved:
         Path(name).unlink(missing_ok=True)
         return Saved(None, RunError(f"{error}; it cannot be saved as {name} either"))
     return Saved(Path(name), RunError(f"{error}; the code table is saved as {name} instead"))
+
+
+# -- columns, as CSV, Parquet or JSON by the extension of the file -----------------------------------------------------
+
+
+def check_kind(path: Path) -> None:
+    """Raise `ParameterError` unless the extension names a kind of file that can be written."""
+    if path.suffix not in {".csv", ".parquet", ".json"}:
+        msg = f"--out {path}: the extension says how to write it; name a file that ends in .csv, .parquet or .json"
+        raise ParameterError(msg)
+
+
+def write_columns(columns: dict[str, Sequence[Any]], path: Path) -> None:
+    """Write columns of equal length; arrays of numpy are converted piece by piece."""
+    from fedslim.data.atomic import make_folder_for, writing  # numpy comes with it
+
+    make_folder_for(path)
+    with writing(path) as stream:
+        if path.suffix == ".parquet":
+            try:
+                import pyarrow as pa  # optional
+                import pyarrow.parquet
+            except ImportError:
+                msg = "writing Parquet needs pyarrow; install it with: pip install 'fedslim[tables]', or name a .csv"
+                raise MissingExtraError(msg) from None
+            pyarrow.parquet.write_table(pa.table(columns), stream)
+            return
+        first = next(iter(columns.values()))
+        if path.suffix == ".csv":
+            stream.write(_csv([tuple(columns)]))
+        for start in range(0, len(first), AT_A_TIME):
+            parts = [_plain(column[start : start + AT_A_TIME]) for column in columns.values()]
+            rows = list(zip(*parts, strict=True))
+            if path.suffix == ".csv":
+                stream.write(_csv(rows))
+            else:
+                lines = (json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) for row in rows)
+                stream.write((("," if start else "[") + "\n" + ",\n".join(lines)).encode())
+        if path.suffix == ".json":
+            stream.write(b"\n]\n" if len(first) else b"[]\n")
+
+
+def _plain(column: Any) -> list[Any]:
+    return column.tolist() if hasattr(column, "tolist") else list(column)
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from fedslim.cli.console.output import format_itemset, grid
-from fedslim.cli.console.running import ENDINGS
+from fedslim.cli.console.output import CODE_TABLE, RUN, format_itemset, grid, say, traffic_grid
+from fedslim.cli.console.progress import ENDINGS
 from fedslim.cli.console.saving import save
-from fedslim.cli.console.stream import say
-from fedslim.cli.console.text import count, duration, number, size
 from fedslim.errors import FedslimError
+from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from fedslim.federated.records import RunRecord
     from fedslim.report.view import ReportView
 
-CODE_TABLE, RUN = "codetable.json", "run.json"
-"""The files in the folder given as --out."""
-
 CENTRALISED = "centralised"
 """The name of the default reference, mined from all data in one place."""
 
@@ -32,33 +28,20 @@ EXAMPLES = 5
 """Number of itemsets of the gap to show."""
 
 
-def simulation_tables(simulation: Simulation, compared: Comparison | None) -> list[Table]:
+def simulation_tables(simulation: Simulation, compared: Comparison | None) -> list[Table | None]:
     """Return tables of the messages by kind, and of itemsets that no member finds alone."""
-    rows = [
-        (row["direction"], f"{row['messages']:,}", size(row["bytes"]), size(row["bytes_uncompressed"]), row["kind"])
-        for row in sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
-    ]
-    shown = [grid(("direction", "messages", "sent", "before compression", "message"), rows, left=1, right=4)]
-    if compared is not None and compared.recovered:
-        shown.append(_gap_grid(simulation, compared))
-    return shown
-
-
-def _gap_grid(simulation: Simulation, compared: Comparison) -> Table:
+    traffic = sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
+    fields = ("direction", "messages", "bytes", "bytes_uncompressed", "kind")
     rows = []
-    for itemset in compared.recovered[:EXAMPLES]:
+    for itemset in () if compared is None else compared.recovered[:EXAMPLES]:
         spread = itemset.spread
         assert spread is not None  # noqa: S101  # known, as the comparison had the members' data
         middle = number(spread.support_median, 0 if spread.support_median.is_integer() else 1)
-        rows.append(
-            (
-                f"{itemset.usage:,}",
-                f"{spread.members_with_support:,}",
-                f"{spread.support_min:,} – {middle} – {spread.support_max:,}",
-                format_itemset(simulation.table, itemset.labels),
-            )
-        )
-    return grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
+        supports = f"{spread.support_min:,} – {middle} – {spread.support_max:,}"
+        items = format_itemset(simulation.table, itemset.labels)
+        rows.append((f"{itemset.usage:,}", f"{spread.members_with_support:,}", supports, items))
+    gap = grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
+    return [traffic_grid(tuple(row[field] for field in fields) for row in traffic), gap]
 
 
 def simulation_facts(
@@ -102,9 +85,9 @@ def _members(simulation: Simulation) -> str:
 
 def _gap(compared: Comparison) -> str:
     """Describe the discovery gap, and how much of it was recovered."""
+    r = compared.recovery
     if not len(compared.gap):
         return "none: some member finds each itemset of the reference alone"
-    r = compared.recovery
     return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"
 
 

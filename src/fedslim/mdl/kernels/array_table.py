@@ -2,7 +2,7 @@
 
 Passing forty arrays to a kernel takes five microseconds for unpacking Python objects, longer than many questions take
 to answer. So a state writes the addresses of its arrays into a table once, one row for each array, and these kernels
-read them from there. Only `mdl/array_table.py` writes the table, and it keeps the arrays alive.
+read them from there. Only `ArrayTable` writes the table, and it keeps the arrays alive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numba.np.numpy_support import as_dtype
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels import counting, insertion, removal
-from fedslim.mdl.kernels.arrays import Covers, Elements, Lists, Vertical, Work
-from fedslim.mdl.kernels.cover import NONE, NOT
+from fedslim.mdl.kernels.arrays import Covers, Elements, Lists, State, Vertical, Work
+from fedslim.mdl.kernels.cover import NONE
 
 COLUMNS = 3
 """Numbers in a row: the address of an array, its length, and how many columns it has. A flag has only the first."""
@@ -61,6 +61,33 @@ LAYOUT: dict[type, list[Field]] = {
 ROWS = next(_rows)
 
 
+class ArrayTable:
+    """The groups of arrays, and `rows` with the address of each array. Only `use` replaces a group."""
+
+    elements: Elements
+    lists: Lists
+    covers: Covers
+    vertical: Vertical
+    work: Work
+
+    def __init__(self, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> None:
+        self.rows = np.zeros((ROWS, COLUMNS), np.int64)
+        for group in (elements, lists, covers, vertical, work):
+            self.use(group)
+
+    def use(self, group: Elements | Lists | Covers | Vertical | Work) -> None:
+        """Replace the group of the same kind.
+
+        Raises:
+            TypeError: An array is not what the group declares; the table is unchanged.
+        """
+        kind = type(group)
+        fields = LAYOUT[kind]
+        rows = [field.describe(value) for field, value in zip(fields, group, strict=True)]
+        self.rows[fields[0].row : fields[-1].row + 1] = rows
+        setattr(self, kind.__name__.lower(), group)
+
+
 def _make_reader(group: type) -> Any:
     """Make the function with which kernels read a group of arrays from the table."""
     fields = LAYOUT[group]
@@ -100,6 +127,11 @@ def _make_reader(group: type) -> Any:
 
 
 _elements, _lists, _covers, _vertical, _work = map(_make_reader, LAYOUT)
+
+
+@inlined
+def _state(table: np.ndarray) -> State:
+    return State(_elements(table), _lists(table), _covers(table), _work(table))
 
 
 @inner
@@ -148,19 +180,33 @@ def co_usages(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.nda
 @njit
 def try_insert(table: np.ndarray, z: int) -> int:
     """See `insertion.try_insert`; `lost_of` and `won_of` get the counts of the touched slots."""
-    work = _work(table)
-    n_touched = insertion.try_insert(z, _elements(table), _lists(table), _covers(table), _vertical(table), work)
-    _hand_over(n_touched, work)
+    state = _state(table)
+    n_touched = insertion.try_insert(z, _vertical(table), state)
+    _hand_over(n_touched, state.work)
     return n_touched
 
 
 @njit
-def try_remove(table: np.ndarray, z: int) -> int:
-    """See `removal.try_remove`; `lost_of` and `won_of` get the counts of the touched slots."""
-    work = _work(table)
-    n_touched = removal.try_remove(z, _elements(table), _lists(table), _covers(table), work)
-    _hand_over(n_touched, work)
-    return n_touched
+def try_removals(
+    table: np.ndarray, zs: np.ndarray, ends: np.ndarray, slots: np.ndarray, lost: np.ndarray, won: np.ndarray
+) -> int:
+    """See `removal.try_remove`, for several elements: the touched slots of zs[r] and their counts end at ends[r].
+
+    Return how many elements there was room for.
+    """
+    state, work = _state(table), _work(table)
+    end = NONE
+    for r in range(len(zs)):
+        if end + len(work.touched) > len(slots):
+            return r
+        n_touched = removal.try_remove(np.int64(zs[r]), state)
+        for k in range(n_touched):
+            s = np.int64(work.touched[k])
+            slots[end + k], lost[end + k], won[end + k] = s, work.lost[s], work.won[s]
+            work.lost[s] = work.won[s] = 0
+        end += n_touched
+        ends[r] = end
+    return len(zs)
 
 
 @inlined
@@ -188,22 +234,20 @@ def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
 
 
 @njit
-def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `insertion.insert`; return -1, and do nothing, if the pool has too little room."""
-    covers, work = _covers(table), _work(table)
-    if not _make_room(slots, won, covers):
-        return NOT
-    n_touched = insertion.insert(z, work.n_hits[0], stamp, _elements(table), _lists(table), covers, work)
-    _hand_over(n_touched, work)
-    return NONE
+def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> bool:
+    """See `insertion.insert`; return False, and do nothing, if the pool has too little room."""
+    state = _state(table)
+    if not _make_room(slots, won, state.covers):
+        return False
+    _hand_over(insertion.insert(z, stamp, state), state.work)
+    return True
 
 
 @njit
-def remove(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> int:
-    """See `removal.remove`; return -1, and do nothing, if the pool has too little room."""
-    covers, work = _covers(table), _work(table)
-    if not _make_room(slots, won, covers):
-        return NOT
-    n_touched = removal.remove(z, stamp, _elements(table), _lists(table), covers, work)
-    _hand_over(n_touched, work)
-    return NONE
+def remove(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> bool:
+    """See `removal.remove`; return False, and do nothing, if the pool has too little room."""
+    state = _state(table)
+    if not _make_room(slots, won, state.covers):
+        return False
+    _hand_over(removal.remove(z, stamp, state), state.work)
+    return True

@@ -6,10 +6,11 @@ A *slot* is the number of an element of the working code table: singletons have 
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numba import types
+from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
 LAST_RANK = 1 << 30
@@ -35,10 +36,18 @@ Flag = Annotated[bool, types.boolean]
 UInt8s = Annotated[NDArray[np.uint8], types.uint8[::1]]
 Int32s = Annotated[NDArray[np.int32], types.int32[::1]]
 Int64s = Annotated[NDArray[np.int64], types.int64[::1]]
+Float64s = Annotated[NDArray[np.float64], types.float64[::1]]
 UInt64s = Annotated[NDArray[np.uint64], types.uint64[::1]]
 Bitmaps = Annotated[NDArray[np.uint64], types.uint64[:, ::1]]
 PairCounts = Annotated[NDArray[np.int32], types.int32[:, ::1]]
 Masks = Annotated[NDArray[np.uint64], types.uint64[:, ::1], WORDS]
+
+
+def zeros(group: Any, length: int, **lengths: int) -> Any:
+    """Return a group of arrays of zeros, each as long as `lengths` says or else of this length."""
+    hints = get_type_hints(group, include_extras=True)
+    of = {name: as_dtype(hint.__metadata__[0].dtype) for name, hint in hints.items()}
+    return group(*[np.zeros(lengths.get(name, length), dtype) for name, dtype in of.items()])
 
 
 class Elements(NamedTuple):
@@ -59,7 +68,7 @@ class Lists(NamedTuple):
     slots: Int32s
     key_start: Int64s  # those of which i is the key: key_slots[key_start[i]:key_start[i + 1]]
     key_slots: Int32s
-    keys: Int32s  # scratch: for each element its key
+    keys: Int32s  # scratch: for each element, or for one, its key
     support: Int64s  # by item; the key of an element is its rarest item, so that lists by key are short
 
 
@@ -116,3 +125,12 @@ class Work(NamedTuple):
     lost_of: Int64s  # for each of `touched`: the counts of a trial
     won_of: Int64s
     n_hits: Int64s  # one number: the length of `hits`
+
+
+class State(NamedTuple):
+    """What covers are made of. No more than that: a kernel is slower with arrays that it does not need."""
+
+    elements: Elements
+    lists: Lists
+    covers: Covers
+    work: Work

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
 
-ONE, OTHER, MOST, STAMP, NEXT, OTHER_NEXT = (np.int64(column) for column in range(6))
+ONE, OTHER, MOST, STAMP = (np.int64(column) for column in range(4))
 """The births of two elements; the bound of their co-usage, less the slack of both; the version in which it was counted,
-INEXACT if it is only a bound; where the next pair of each of the two is."""
+INEXACT if it is only a bound."""
+
+IN_CHUNK, LENGTH, NEXT, CHUNK = (np.int64(column) for column in (14, 14, 15, 16))
+"""A chunk of a list has up to 14 places of pairs, their number, and the next chunk: as much as a line of the cache."""
 
 NONE, FORGOTTEN = np.int32(-1), np.int32(-2)
 """Instead of a place: there is no pair, or there were pairs until the element left the table."""
@@ -32,11 +35,12 @@ ASKED, EXACT = np.uint8(1), np.uint8(2)
 
 
 class PairStore(NamedTuple):
-    """What is known about pairs: chained lists of the pairs of each element, and what is known about each element."""
+    """What is known about pairs: lists of the pairs of each element, and what is known about each element."""
 
     cells: NDArray[np.int32]  # a row for each pair, with the columns above
-    used: NDArray[np.int64]  # how many of them are in use
-    first: NDArray[np.int32]  # for each birth, where the list of its pairs begins
+    chunks: NDArray[np.int32]  # the lists
+    used: NDArray[np.int64]  # how many cells and chunks are in use
+    first: NDArray[np.int32]  # for each birth, the first chunk of the list of its pairs
     slot: NDArray[np.int32]  # for each birth, its slot
     at: NDArray[np.int32]  # scratch memory: for two elements, where their pairs with each slot are
     slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
@@ -46,19 +50,21 @@ class PairStore(NamedTuple):
 
 
 @inner
-def _find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
+def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
     """Write into at[k] where the pairs of an element are, by slot."""
     birth = facts.birth[x]
     for y in range(limit):
         store.at[k, y] = NONE
-    place = np.int64(store.first[birth])
-    while place >= 0:
-        mine = store.cells[place, ONE] == birth
-        other = store.cells[place, OTHER if mine else ONE]
-        y = store.slot[other]
-        if facts.birth[y] == other:
-            store.at[k, y] = place
-        place = np.int64(store.cells[place, NEXT if mine else OTHER_NEXT])
+    chunk = np.int64(store.first[birth])
+    while chunk >= 0:
+        for j in range(store.chunks[chunk, LENGTH]):
+            place = np.int64(store.chunks[chunk, j])
+            # One of the two births is the element's own.
+            other = store.cells[place, ONE] + store.cells[place, OTHER] - birth
+            y = store.slot[other]
+            if facts.birth[y] == other:
+                store.at[k, y] = place
+        chunk = np.int64(store.chunks[chunk, NEXT])
 
 
 @inlined
@@ -74,12 +80,20 @@ def _put(a: int, b: int, place: int, count: int, stamp: int, store: PairStore, f
 
 @inlined
 def _link(place: int, one: int, other: int, store: PairStore) -> None:
-    """Put a pair at the beginning of the lists of both elements, given by their births."""
+    """Put a pair into the lists of both elements, given by their births."""
     store.cells[place, ONE] = one
     store.cells[place, OTHER] = other
-    store.cells[place, NEXT] = store.first[one]
-    store.cells[place, OTHER_NEXT] = store.first[other]
-    store.first[one] = store.first[other] = place
+    for birth in (one, other):
+        chunk = np.int64(store.first[birth])
+        if chunk < 0 or store.chunks[chunk, LENGTH] == IN_CHUNK:
+            chunk = store.used[1]
+            store.used[1] += 1
+            store.chunks[chunk, LENGTH] = 0
+            store.chunks[chunk, NEXT] = store.first[birth]
+            store.first[birth] = chunk
+        n = np.int64(store.chunks[chunk, LENGTH])
+        store.chunks[chunk, n] = place
+        store.chunks[chunk, LENGTH] = n + 1
 
 
 @inlined
@@ -121,8 +135,8 @@ def bound(k: int, a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[
 
 
 @inlined
-def best_gain(x: int, y: int, most: int, facts: TableFacts, now: Totals) -> float:
-    """Return the highest gain that a pair can have whose co-usage is at most `most`.
+def best_gain(x: int, y: int, most: int, enough: float, facts: TableFacts, now: Totals) -> float:
+    """Return the highest gain that a pair can have whose co-usage is at most `most`, or one that is `enough`.
 
     Between 2 and the second highest count the gain is convex if U is at least three times the count, so it is highest
     at an end.
@@ -131,11 +145,15 @@ def best_gain(x: int, y: int, most: int, facts: TableFacts, now: Totals) -> floa
         return -np.inf
     if now.total < 3 * most:
         return np.inf
-    gain = max(estimate(x, y, most, facts, now), estimate(x, y, np.int64(1), facts, now))
-    if most > 1:
-        gain = max(gain, estimate(x, y, np.int64(2), facts, now), estimate(x, y, most - 1, facts, now))
     # Estimates are sums of terms as large as U·log2 U, each rounded a dozen times.
-    return gain + 2.0**-44 * (1.0 + now.total_log)
+    rounding = 2.0**-44 * (1.0 + now.total_log)
+    gain = estimate(x, y, most, facts, now) + rounding
+    if gain < enough:
+        gain = max(gain, estimate(x, y, np.int64(1), facts, now) + rounding)
+        if most > 1:
+            more = max(estimate(x, y, np.int64(2), facts, now), estimate(x, y, most - 1, facts, now))
+            gain = max(gain, more + rounding)
+    return gain
 
 
 @njit
@@ -158,15 +176,17 @@ def plan_row(
     pairs if one must be asked for.
     """
     n, most, dropped = np.int64(0), np.int64(0), -np.inf
-    _find(x, 0, limit, store, facts)
+    find(x, 0, limit, store, facts)
     for y in range(limit):
+        if not belongs(x, y, rows, facts, now):
+            continue
         count, exact = bound(0, x, y, store, facts)
-        if count == 0 or not belongs(x, y, rows, facts, now):
+        if count == 0:
             continue
         if exact:
             kind = EXACT
         else:
-            gain = best_gain(x, y, count, facts, now)
+            gain = best_gain(x, y, count, threshold, facts, now)
             if gain >= threshold:
                 if known_only:
                     return np.int64(-1), most, dropped
@@ -184,7 +204,7 @@ def put_counts(
     x: int, others: np.ndarray, counts: np.ndarray, limit: int, version: int, store: PairStore, facts: TableFacts
 ) -> None:
     """Store exact counts of some pairs of an element."""
-    _find(x, 0, limit, store, facts)
+    find(x, 0, limit, store, facts)
     for k in range(len(others)):
         y = np.int64(others[k])
         _put(x, y, np.int64(store.at[0, y]), counts[k], version, store, facts)
@@ -195,7 +215,7 @@ def put_row(x: int, row: np.ndarray, limit: int, version: int, store: PairStore,
     """Store all pairs of an element; `row` has a count for each slot."""
     store.slack[x] = 0
     store.complete[x] = 1
-    _find(x, 0, limit, store, facts)
+    find(x, 0, limit, store, facts)
     for y in range(limit):
         if y == x:
             continue
@@ -226,8 +246,8 @@ def enter(
     store.slack[z] = uses - together
     store.dirty[z] = 0
     store.complete[z] = store.complete[x] | store.complete[y]
-    _find(x, 0, limit, store, facts)
-    _find(y, 1, limit, store, facts)
+    find(x, 0, limit, store, facts)
+    find(y, 1, limit, store, facts)
     for f in range(limit):
         if f in (x, y, z) or facts.usage[f] == 0:
             continue
@@ -259,12 +279,12 @@ def spread(
     """
     for k in range(len(slots)):
         pending[slots[k]] = won[k] + 1
-    _find(pivot, 0, limit, store, facts)
+    find(pivot, 0, limit, store, facts)
     for k in range(len(slots)):
         a = np.int64(slots[k])
         if a == pivot:
             continue
-        _find(a, 1, limit, store, facts)
+        find(a, 1, limit, store, facts)
         for f in range(limit):
             if f in (a, pivot) or (facts.usage[f] == 0 and pending[f] == 0):
                 continue
@@ -307,7 +327,7 @@ def derive(
 
     That is right only if the covers of none of the three have changed otherwise since version `entered`.
     """
-    _find(x, 0, limit, store, facts)
+    find(x, 0, limit, store, facts)
     for k in range(len(others)):
         f = np.int64(others[k])
         place = np.int64(store.at[0, f])
@@ -321,7 +341,7 @@ def derive(
 @njit
 def exact_of(x: int, counts: np.ndarray, limit: int, store: PairStore, facts: TableFacts) -> None:
     """Write the counts of the pairs of an element that are stored and known into `counts`, by slot."""
-    _find(x, 0, limit, store, facts)
+    find(x, 0, limit, store, facts)
     for y in range(limit):
         place = np.int64(store.at[0, y])
         if place >= 0 and facts.usage[y] > 0 and _is_exact(place, x, y, store):
@@ -333,99 +353,10 @@ def bounds_of(
     z: int, others: np.ndarray, counts: np.ndarray, kinds: np.ndarray, limit: int, store: PairStore, facts: TableFacts
 ) -> None:
     """Write the bounds of some pairs of an element into `counts`, and into `kinds` which of them are EXACT."""
-    _find(z, 0, limit, store, facts)
+    find(z, 0, limit, store, facts)
     for k in range(len(others)):
         counts[k], exact = bound(0, z, np.int64(others[k]), store, facts)
         kinds[k] = EXACT if exact else ASKED
-
-
-@njit
-def foresee(
-    new: np.ndarray,
-    parents: np.ndarray,
-    k: int,
-    limit: int,
-    threshold: float,
-    others: np.ndarray,
-    counts: np.ndarray,
-    store: PairStore,
-    facts: TableFacts,
-    then: TableFacts,
-    now: Totals,
-) -> int:
-    """Return how many pairs of the new element new[k] are worth asking for, presuming that nothing else changes.
-
-    Some are worth it because the counts of its parents follow from them, if these are known now. `then` has the usages
-    that are presumed; new[j] is the union of parents[2j] and parents[2j+1].
-    """
-    n = np.int64(0)
-    x, y, z = np.int64(parents[2 * k]), np.int64(parents[2 * k + 1]), np.int64(new[k])
-    _find(x, 0, limit, store, facts)
-    _find(y, 1, limit, store, facts)
-    for f in range(limit):
-        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0:
-            continue
-        at_x, exact_x = bound(0, x, f, store, facts)
-        at_y, exact_y = bound(1, y, f, store, facts)
-        most = min(at_x, at_y)
-        if most > 0 and (
-            _matters(z, f, most, threshold, then, now)
-            or (exact_x and _matters(x, f, at_x, threshold, then, now))
-            or (exact_y and _matters(y, f, at_y, threshold, then, now))
-        ):
-            others[n], counts[n] = f, most
-            n += 1
-    for j in range(k):
-        p, q, f = np.int64(parents[2 * j]), np.int64(parents[2 * j + 1]), np.int64(new[j])
-        at_x = min(bound(0, x, p, store, facts)[0], bound(0, x, q, store, facts)[0])
-        at_y = min(bound(1, y, p, store, facts)[0], bound(1, y, q, store, facts)[0])
-        most = min(at_x, at_y)
-        if most > 0 and _matters(z, f, most, threshold, then, now):
-            others[n], counts[n] = f, most
-            n += 1
-    return n
-
-
-@njit
-def foresee_parent(
-    x: int,
-    y: int,
-    turn: np.ndarray,
-    limit: int,
-    threshold: float,
-    others: np.ndarray,
-    counts: np.ndarray,
-    store: PairStore,
-    facts: TableFacts,
-    then: TableFacts,
-    now: Totals,
-) -> int:
-    """Return how many pairs of x are worth asking for that do not follow from the counts of the union of x and y.
-
-    These are pairs whose counts are not known now, and pairs with parents of other new elements. `turn` is 1 for such a
-    parent that has had its turn, 2 for one whose turn is to come (the pair is left to it), and 0 for other slots.
-    """
-    n = np.int64(0)
-    if then.usage[x] == 0:
-        return n
-    _find(x, 0, limit, store, facts)
-    for f in range(limit):
-        if f in (x, y) or then.usage[f] == 0 or facts.usage[f] == 0 or turn[f] == 2:
-            continue
-        most, exact = bound(0, x, f, store, facts)
-        if most == 0 or (exact and turn[f] == 0):
-            continue
-        if _matters(x, f, most, threshold, then, now):
-            others[n], counts[n] = f, most
-            n += 1
-    return n
-
-
-@inlined
-def _matters(a: int, f: int, most: int, threshold: float, facts: TableFacts, now: Totals) -> bool:
-    """Return whether a count of which a bound is known can matter at these usages."""
-    uses = min(facts.usage[a], facts.usage[f])
-    return uses > 0 and best_gain(a, f, min(most, uses), facts, now) >= threshold
 
 
 @njit
@@ -433,7 +364,8 @@ def compact(alive: np.ndarray, store: PairStore) -> None:
     """Forget the pairs of elements that are not in the table; `alive` is indexed by birth."""
     for birth in range(len(alive)):
         store.first[birth] = NONE if alive[birth] == 1 else FORGOTTEN
-    n, store.used[0] = store.used[0], np.int64(0)
+    n = store.used[0]
+    store.used[:] = 0
     for k in range(n):
         one, other = store.cells[k, ONE], store.cells[k, OTHER]
         if alive[one] == 0 or alive[other] == 0:

@@ -5,19 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
+from fedslim.mdl.kernels import cover
 from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
-from fedslim.mdl.kernels.cover import (
-    EMPTY,
-    NONE,
-    NOT,
-    ONCE,
-    collect,
-    count_with,
-    first_at,
-    fits,
-    set_available,
-    take_out,
-)
+from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, first_at
 
 
 @inlined
@@ -31,70 +21,64 @@ def _key_of(z: int, elements: Elements, support: np.ndarray) -> int:
     return key
 
 
-@inner
-def add_to_lists(z: int, elements: Elements, lists: Lists) -> None:
-    """Insert an element, which already has its rank, into the lists, in one pass over the entries behind it."""
-    start, slots, rank = lists.start, lists.slots, elements.rank
-    first, size = elements.start[z], np.int64(elements.size[z])
+@inlined
+def _put_in(z: int, items: np.ndarray, start: np.ndarray, slots: np.ndarray, rank: np.ndarray) -> None:
+    """Insert `z` into the lists of these items, in one pass over the entries behind it."""
     end = start[len(start) - 1]
-    for j in range(size - 1, -1, -1):
-        item = np.int64(elements.items[first + j])
-        place = first_at(start, slots, item, rank, rank[z])
+    for j in range(len(items) - 1, -1, -1):
+        place = first_at(start, slots, np.int64(items[j]), rank, rank[z])
         for k in range(end - 1, place - 1, -1):
             slots[k + j + 1] = slots[k]
         slots[place + j] = z
         end = place
-    _shift_starts(z, ONCE, elements, start)
-    key_start, key_slots = lists.key_start, lists.key_slots
-    key = _key_of(z, elements, lists.support)
-    place = first_at(key_start, key_slots, key, rank, rank[z])
-    for k in range(key_start[len(key_start) - 1] - 1, place - 1, -1):
-        key_slots[k + 1] = key_slots[k]
-    key_slots[place] = z
-    for i in range(key + 1, len(key_start)):
-        key_start[i] += 1
+    _shift_starts(items, ONCE, start)
+
+
+@inlined
+def _take_from(z: int, items: np.ndarray, start: np.ndarray, slots: np.ndarray, rank: np.ndarray) -> None:
+    """Remove `z` from the lists of these items."""
+    place = write = first_at(start, slots, np.int64(items[0]), rank, rank[z])
+    for j in range(len(items)):
+        stop = start[len(start) - 1]
+        if j + 1 < len(items):
+            stop = first_at(start, slots, np.int64(items[j + 1]), rank, rank[z])
+        for k in range(place + 1, stop):
+            slots[write] = slots[k]
+            write += 1
+        place = stop
+    _shift_starts(items, NOT, start)
+
+
+@inlined
+def _shift_starts(items: np.ndarray, by: int, start: np.ndarray) -> None:
+    """Shift the start of each item's list by `by` times the number of these items before it."""
+    passed = NONE
+    for i in range(np.int64(items[0]), len(start)):
+        start[i] += by * passed
+        if passed < len(items) and items[passed] == i:
+            passed += 1
+
+
+@inner
+def add_to_lists(z: int, elements: Elements, lists: Lists) -> None:
+    """Insert an element, which already has its rank, into the lists."""
+    items = elements.items[elements.start[z] : elements.start[z] + elements.size[z]]
+    lists.keys[0] = _key_of(z, elements, lists.support)
+    _put_in(z, items, lists.start, lists.slots, elements.rank)
+    _put_in(z, lists.keys[:1], lists.key_start, lists.key_slots, elements.rank)
 
 
 @inner
 def take_from_lists(z: int, elements: Elements, lists: Lists) -> None:
     """Remove an element, which still has its rank, from the lists."""
-    start, slots, rank = lists.start, lists.slots, elements.rank
-    first, size = elements.start[z], np.int64(elements.size[z])
-    write = NONE
-    for j in range(size):
-        place = first_at(start, slots, np.int64(elements.items[first + j]), rank, rank[z])
-        if j == 0:
-            write = place
-        last = j == size - 1
-        stop = start[len(start) - 1]
-        if not last:
-            stop = first_at(start, slots, np.int64(elements.items[first + j + 1]), rank, rank[z])
-        for k in range(place + 1, stop):
-            slots[write] = slots[k]
-            write += 1
-    _shift_starts(z, NOT, elements, start)
-    key_start, key_slots = lists.key_start, lists.key_slots
-    key = _key_of(z, elements, lists.support)
-    place = first_at(key_start, key_slots, key, rank, rank[z])
-    for k in range(place, key_start[len(key_start) - 1] - 1):
-        key_slots[k] = key_slots[k + 1]
-    for i in range(key + 1, len(key_start)):
-        key_start[i] -= 1
+    items = elements.items[elements.start[z] : elements.start[z] + elements.size[z]]
+    lists.keys[0] = _key_of(z, elements, lists.support)
+    _take_from(z, items, lists.start, lists.slots, elements.rank)
+    _take_from(z, lists.keys[:1], lists.key_start, lists.key_slots, elements.rank)
 
 
-@inlined
-def _shift_starts(z: int, by: int, elements: Elements, start: np.ndarray) -> None:
-    """Shift the start of each item's list by `by` times the number of items of `z` before it."""
-    first, size = elements.start[z], np.int64(elements.size[z])
-    passed = NONE
-    for i in range(len(start)):
-        start[i] += by * passed
-        if passed < size and elements.items[first + passed] == i:
-            passed += 1
-
-
-@inner
-def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
+@njit
+def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
     """Fill `lists` from the slots in cover order."""
     start, key_start, support = lists.start, lists.key_start, lists.support
     start[:] = 0
@@ -124,12 +108,6 @@ def build_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
         key_start[i] = key_start[i - 1]
     start[0] = 0
     key_start[0] = 0
-
-
-@njit
-def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
-    """`build_lists`, for callers without an array table."""
-    build_lists(order, elements, lists)
 
 
 @njit
@@ -183,9 +161,9 @@ def co_usage(x: int, covers: Covers, work: Work) -> int:
 def count_pairs(start: np.ndarray, slots: np.ndarray, pairs: np.ndarray) -> None:
     """Count the co-usages of all pairs of elements into `pairs`, which is zero."""
     for t in range(len(start)):
-        cover = slots[start[t] + 1 : start[t] + 1 + slots[start[t]]]
-        for k in range(len(cover)):
-            count_with(np.int64(cover[k]), ONCE, cover, k, pairs)
+        found = slots[start[t] + 1 : start[t] + 1 + slots[start[t]]]
+        for k in range(len(found)):
+            cover.count_with(np.int64(found[k]), ONCE, found, k, pairs)
 
 
 @njit
@@ -247,16 +225,16 @@ def cover_all(
             n_free += 1
             for w in range(WORDS):
                 work.free_mask[w] |= elements.mask[items[j], w]
-        set_available(NONE, elements.mask, work)
-        n_fitting = collect(NONE, NONE, n_free, NONE, elements, lists, work)
+        cover.set_available(NONE, elements.mask, work)
+        n_fitting = cover.collect(NONE, NONE, n_free, NONE, elements, lists, work)
         for f in range(n_fitting):
             s = np.int64(work.fitting[f])
             if n_free == 0:
                 break
-            if fits(s, NONE, n_free, elements, work):
+            if cover.fits(s, NONE, n_free, elements, work):
                 slots[end] = s
                 end += 1
-                n_free = take_out(s, n_free, elements, work)
+                n_free = cover.take_out(s, n_free, elements, work)
         for k in range(n_free):
             slots[end] = work.free[k]
             end += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim._jit import inlined, inner
-from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, State, Work
 
 EMPTY = np.uint64(0)
 BIT = np.uint64(1)
@@ -104,8 +104,7 @@ def fits(s: int, n_alive: int, n_free: int, elements: Elements, work: Work) -> b
     """Return whether `s` can be used: all its items are free or in elements after it, and at least one is free."""
     rank, mask = elements.rank, elements.mask
     if elements.exact:
-        common = EMPTY
-        missing = EMPTY
+        common = missing = EMPTY
         for w in range(WORDS):
             common |= mask[s, w] & work.free_mask[w]
             missing |= mask[s, w] & ~work.available[w]
@@ -225,10 +224,7 @@ def recover(
     times: int,
     commit: bool,
     n_touched: int,
-    elements: Elements,
-    lists: Lists,
-    covers: Covers,
-    work: Work,
+    state: State,
 ) -> int:
     """Cover the items in `free` with elements from rank `from_rank` on, and write the cover if `commit`.
 
@@ -239,6 +235,7 @@ def recover(
     can ever fit. A caller that already knows which elements with a free item fit passes their number in `n_fitting`
     (otherwise UNKNOWN) and has set `available`; if an element then breaks, the lists are searched for its items.
     """
+    elements, lists, covers, work = state
     rank, mask, size, start, items = elements.rank, elements.mask, elements.size, elements.start, elements.items
     alive, free, kept, fitting = work.alive, work.free, work.kept, work.fitting
     complete = n_fitting == UNKNOWN
@@ -256,8 +253,7 @@ def recover(
         n_touched = win(best, times, t, commit, n_touched, covers, work)
         kept[n_kept] = best
         n_kept += 1
-        outside = False
-        still = NONE
+        outside, still = False, NONE
         for k in range(n_alive):
             s = np.int64(alive[k])
             if overlap(s, best, elements):

@@ -44,8 +44,7 @@ def pair_gain(  # plain numbers, so that both rankings can call it
     c: int,
     standard_x: float,
     standard_y: float,
-    cheaper: float,
-    dearer: float,
+    charge: float,
     in_use: int,
     codes_log: float,
     data_part: float,
@@ -71,11 +70,7 @@ def pair_gain(  # plain numbers, so that both rankings can call it
     log_c = log2[c]
     data = data_part + (((x_left * log_x_left + y_left * log_y_left) + c * log_c) - (x * log_x + y * log_y))
     codes = (codes_log - in_use_left * log_left) + (((log_x_left + log_y_left) + log_c) - (log_x + log_y))
-    if spelled_x <= spelled_y:
-        spelling = cheaper * spelled_x + dearer * spelled_y
-    else:
-        spelling = cheaper * spelled_y + dearer * spelled_x
-    return (data + codes) - spelling
+    return (data + codes) - charge * (spelled_x + spelled_y)
 
 
 @njit

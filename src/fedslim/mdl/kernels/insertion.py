@@ -9,25 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim._jit import inlined, inner
-from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
-from fedslim.mdl.kernels.cover import (
-    BIT,
-    COMMIT,
-    EMPTY,
-    NONE,
-    NOT,
-    ONCE,
-    TRIAL,
-    UNKNOWN,
-    first_at,
-    forget,
-    lose,
-    mark,
-    note_cover,
-    recover,
-    update_pairs,
-    win,
-)
+from fedslim.mdl.kernels import cover
+from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, State, Vertical, Work
+from fedslim.mdl.kernels.cover import BIT, COMMIT, EMPTY, NONE, NOT, ONCE, TRIAL, UNKNOWN
 
 HALF = np.int64(32)
 LOW = np.int64((1 << 32) - 1)
@@ -37,33 +21,27 @@ LOW = np.int64((1 << 32) - 1)
 @inlined
 def _cheapest_item(z: int, elements: Elements, lists: Lists, usage: np.ndarray) -> int:
     """Return the item of `z` that elements after `z` cover in the fewest transactions: where to search for uses."""
-    best = NOT
-    best_count = NONE
+    best, best_count = NOT, NONE
     for j in range(elements.start[z], elements.start[z] + elements.size[z]):
         item = np.int64(elements.items[j])
         count = usage[item]
-        for k in range(
-            first_at(lists.start, lists.slots, item, elements.rank, elements.rank[z]), lists.start[item + 1]
-        ):
+        first = cover.first_at(lists.start, lists.slots, item, elements.rank, elements.rank[z])
+        for k in range(first, lists.start[item + 1]):
             count += usage[lists.slots[k]]
         if best < 0 or count < best_count:
-            best = item
-            best_count = count
+            best, best_count = item, count
     return best
 
 
 @inlined
-def _insert_into(
-    t: int, z: int, commit: bool, n_touched: int, elements: Elements, lists: Lists, covers: Covers, work: Work
-) -> int:
+def _insert_into(t: int, z: int, commit: bool, n_touched: int, state: State) -> int:
     """Use `z` in the cover of `t`; return the number of touched slots, or -1 if `z` cannot be used there."""
+    elements, _, covers, work = state
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
     base = covers.start[t]
     end = base + 1 + covers.slots[base]
     n_items = len(work.marked)
-    n_broken = NONE
-    broken_items = NONE
-    hits = NONE
+    n_broken = broken_items = hits = NONE
     for k in range(base + 1, end):
         s = np.int64(covers.slots[k])
         common = NONE
@@ -87,8 +65,8 @@ def _insert_into(
     if hits != size[z]:
         return NOT
     for b in range(n_broken):
-        n_touched = lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
-    n_touched = win(z, ONCE, t, commit, n_touched, covers, work)
+        n_touched = cover.lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
+    n_touched = cover.win(z, ONCE, t, commit, n_touched, covers, work)
     if broken_items == size[z]:
         # z is exactly the union of the elements that covered it: no item becomes free, so nothing else changes.
         if commit:
@@ -100,9 +78,7 @@ def _insert_into(
         elif n_broken == 2:
             work.pair[t] = ((work.broken[0] - base) << HALF) | (work.broken[1] - base)
         return n_touched
-    n_free = NONE
-    n_alive = NONE
-    n_kept = ONCE
+    n_free, n_alive, n_kept = NONE, NONE, ONCE
     work.kept[0] = z
     for w in range(WORDS):
         work.free_mask[w] = EMPTY
@@ -124,9 +100,7 @@ def _insert_into(
             work.alive[n_alive] = s
             n_alive += 1
     # From z's own rank on: while z is on trial, the element that z would displace still has that rank.
-    return recover(
-        t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, elements, lists, covers, work
-    )
+    return cover.recover(t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, state)
 
 
 @inlined
@@ -135,13 +109,13 @@ def _replace_pair(t: int, z: int, n_touched: int, covers: Covers, work: Work) ->
     base = covers.start[t]
     last = base + covers.slots[base]
     first, second = base + (work.pair[t] >> HALF), base + (work.pair[t] & LOW)
-    n_touched = lose(np.int64(covers.slots[first]), ONCE, n_touched, work)
-    n_touched = lose(np.int64(covers.slots[second]), ONCE, n_touched, work)
+    n_touched = cover.lose(np.int64(covers.slots[first]), ONCE, n_touched, work)
+    n_touched = cover.lose(np.int64(covers.slots[second]), ONCE, n_touched, work)
     covers.slots[second] = covers.slots[last]
     covers.slots[first] = covers.slots[last - 1]
     covers.slots[last - 1] = z
     covers.slots[base] -= 1
-    return win(z, ONCE, t, COMMIT, n_touched, covers, work)
+    return cover.win(z, ONCE, t, COMMIT, n_touched, covers, work)
 
 
 @inlined
@@ -165,17 +139,17 @@ def _gather_probes(z: int, pivot: int, elements: Elements, lists: Lists, vertica
 
 
 @inner
-def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertical: Vertical, work: Work) -> int:
+def try_insert(z: int, vertical: Vertical, state: State) -> int:
     """Count what inserting `z` changes and put its uses into `hits`; return the number of touched slots.
 
     `elements` already holds `z` at its rank; `lists` does not.
     """
-    n_touched = NONE
-    n_hits = NONE
-    mark(z, ONCE, elements, work)
+    elements, lists, covers, work = state
+    n_touched = n_hits = NONE
+    cover.mark(z, ONCE, elements, work)
     pivot = _cheapest_item(z, elements, lists, covers.usage)
     n_probes = _gather_probes(z, pivot, elements, lists, vertical, work)
-    first = first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
+    first = cover.first_at(lists.start, lists.slots, pivot, elements.rank, elements.rank[z])
     for k in range(first, lists.start[pivot + 1] + 1):
         s = pivot if k == lists.start[pivot + 1] else np.int64(lists.slots[k])
         for q in range(covers.tid_start[s], covers.tid_start[s] + covers.usage[s]):
@@ -190,31 +164,32 @@ def try_insert(z: int, elements: Elements, lists: Lists, covers: Covers, vertica
             if inside == EMPTY:
                 continue
             work.pair[t] = 0
-            after = _insert_into(t, z, TRIAL, n_touched, elements, lists, covers, work)
+            after = _insert_into(t, z, TRIAL, n_touched, state)
             if after >= 0:
                 n_touched = after
                 work.hits[n_hits] = t
                 n_hits += 1
-    mark(z, NONE, elements, work)
+    cover.mark(z, NONE, elements, work)
     work.n_hits[0] = n_hits
     return n_touched
 
 
 @inner
-def insert(z: int, n_hits: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+def insert(z: int, stamp: int, state: State) -> int:
     """Carry out the last trial; return the number of touched slots."""
+    elements, _, covers, work = state
     n_touched = NONE
-    mark(z, ONCE, elements, work)
-    for k in range(n_hits):
+    cover.mark(z, ONCE, elements, work)
+    for k in range(work.n_hits[0]):
         t = np.int64(work.hits[k])
-        n_before = note_cover(t, covers, work)
+        n_before = cover.note_cover(t, covers, work)
         if work.pair[t] > 0:
             # Searching the cover again would take longer than everything else.
             n_touched = _replace_pair(t, z, n_touched, covers, work)
         else:
-            n_touched = _insert_into(t, z, COMMIT, n_touched, elements, lists, covers, work)
-        update_pairs(t, n_before, covers, work)
+            n_touched = _insert_into(t, z, COMMIT, n_touched, state)
+        cover.update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
-    mark(z, NONE, elements, work)
-    forget(z, n_touched, stamp, elements, covers, work)
+    cover.mark(z, NONE, elements, work)
+    cover.forget(z, n_touched, stamp, elements, covers, work)
     return n_touched

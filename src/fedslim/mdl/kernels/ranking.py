@@ -12,16 +12,14 @@ A pair belongs to the row whose element changed last: its count there is up to d
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
+from fedslim.mdl.kernels.arrays import Float64s, Int32s, Int64s, UInt8s
 from fedslim.mdl.kernels.gain import log2_count, pair_gain, total_parts
 from fedslim.mdl.kernels.rejected import Rejected, is_rejected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NEVER = np.int64(-1)
 
@@ -31,46 +29,46 @@ LOG2_E = 1.4426950408889634
 class PairRows(NamedTuple):
     """What is known about each element's row of the pair matrix."""
 
-    upper: NDArray[np.float64]  # no pair of the row gains more than this
-    exact: NDArray[np.int64]  # the version for which `upper` is the gain of `partner`
-    partner: NDArray[np.int32]
-    together: NDArray[np.int64]  # the co-usage of that pair
-    stamp: NDArray[np.int64]  # the version in which the element's covers last changed
-    known: NDArray[np.uint8]  # whether the row has been asked for since
-    most: NDArray[np.int64]  # the largest co-usage in the row
-    dropped: NDArray[np.float64]  # no pair that was left out of the row gains more than this
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-    partners: NDArray[np.int32]  # pool
-    counts: NDArray[np.int32]  # pool
+    upper: Float64s  # no pair of the row gains more than this
+    exact: Int64s  # the version for which `upper` is the gain of `partner`
+    partner: Int32s
+    together: Int64s  # the co-usage of that pair
+    stamp: Int64s  # the version in which the element's covers last changed
+    known: UInt8s  # whether the row has been asked for since
+    most: Int64s  # the largest co-usage in the row
+    dropped: Float64s  # no pair that was left out of the row gains more than this
+    start: Int64s
+    length: Int64s
+    partners: Int32s  # pool
+    counts: Int32s  # pool
 
 
 class TableFacts(NamedTuple):
     """What the estimate needs about each element, and its lookup tables."""
 
-    usage: NDArray[np.int64]
-    standard: NDArray[np.float64]  # L(X | ST)
-    size: NDArray[np.int32]
-    rank: NDArray[np.int32]
-    birth: NDArray[np.int64]  # a number that is unique to the element
-    log2: NDArray[np.float64]
-    data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
-    log_left: NDArray[np.float64]  # … and log2 (U−c) …
-    part_version: NDArray[np.int64]  # … of this version
+    usage: Int64s
+    standard: Float64s  # L(X | ST)
+    size: Int32s
+    rank: Int32s
+    birth: Int64s  # a number that is unique to the element
+    log2: Float64s
+    data_part: Float64s  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
+    log_left: Float64s  # … and log2 (U−c) …
+    part_version: Int64s  # … of this version
 
 
 class Choice(NamedTuple):
     """The candidates that `choose` found, and its scratch memory."""
 
-    row: NDArray[np.int32]
-    partner: NDArray[np.int32]
-    together: NDArray[np.int64]
-    gain: NDArray[np.float64]
-    taken: NDArray[np.uint8]  # for each element, whether a chosen candidate has it
-    passed: NDArray[np.int32]  # rows that compete with a later pair than their best …
-    best_upper: NDArray[np.float64]  # … and their best pairs
-    best_partner: NDArray[np.int32]
-    best_together: NDArray[np.int64]
+    row: Int32s
+    partner: Int32s
+    together: Int64s
+    gain: Float64s
+    taken: UInt8s  # for each element, whether a chosen candidate has it
+    passed: Int32s  # rows that compete with a later pair than their best …
+    best_upper: Float64s  # … and their best pairs
+    best_partner: Int32s
+    best_together: Int64s
 
 
 class Totals(NamedTuple):
@@ -81,11 +79,19 @@ class Totals(NamedTuple):
     in_use: int  # n
     total_log: float  # U·log2 U
     codes_log: float  # n·log2 U
-    cheaper: float  # how much of the cheaper parent's L(·|ST) is charged
-    dearer: float
+    charge: float  # how much of L(·|ST) is charged
     largest: int  # the largest itemset allowed
     least: int  # pairs with a lower co-usage are no candidates
     margin: float  # pairs with a gain below -margin are left out of the rows
+
+
+class Known(NamedTuple):
+    """All that is known about candidates."""
+
+    rows: PairRows
+    facts: TableFacts
+    rejected: Rejected
+    now: Totals
 
 
 @inlined
@@ -94,20 +100,9 @@ def estimate(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
     if facts.part_version[c] != now.version:
         facts.data_part[c], facts.log_left[c] = total_parts(now.total, now.total_log, c)
         facts.part_version[c] = now.version
-    return pair_gain(
-        facts.usage[a],
-        facts.usage[b],
-        c,
-        facts.standard[a],
-        facts.standard[b],
-        now.cheaper,
-        now.dearer,
-        now.in_use,
-        now.codes_log,
-        facts.data_part[c],
-        facts.log_left[c],
-        facts.log2,
-    )
+    x, y, standard_x, standard_y = facts.usage[a], facts.usage[b], facts.standard[a], facts.standard[b]
+    part, log_left = facts.data_part[c], facts.log_left[c]
+    return pair_gain(x, y, c, standard_x, standard_y, now.charge, now.in_use, now.codes_log, part, log_left, facts.log2)
 
 
 @inlined
@@ -133,17 +128,9 @@ def belongs(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> b
 
 
 @njit
-def row_gains(
-    x: int,
-    slots: np.ndarray,
-    together: np.ndarray,
-    gains: np.ndarray,
-    rows: PairRows,
-    facts: TableFacts,
-    rejected: Rejected,
-    now: Totals,
-) -> None:
+def row_gains(x: int, slots: np.ndarray, together: np.ndarray, gains: np.ndarray, known: Known) -> None:
     """Estimate the gain of each pair of a row: minus infinity if it does not belong there, infinity if rejected."""
+    rows, facts, rejected, now = known
     for k in range(len(slots)):
         y = np.int64(slots[k])
         c = np.int64(together[k])
@@ -164,15 +151,13 @@ def add_rows(
     at: int,
     most: int,
     dropped: float,
-    rows: PairRows,
-    facts: TableFacts,
-    rejected: Rejected,
-    now: Totals,
+    known: Known,
 ) -> int:
     """Store rows from pool position `at` on; return the position after them. The entries of row xs[r] end at ends[r].
 
     `most` and `dropped` are the largest co-usage and gain of pairs that the caller has already left out.
     """
+    rows, facts, _, now = known
     k, end = np.int64(0), at
     for r in range(len(xs)):
         x = np.int64(xs[r])
@@ -191,41 +176,29 @@ def add_rows(
             if gain < -now.margin:
                 rows.dropped[x] = max(rows.dropped[x], gain)
                 continue
-            rows.partners[end] = y
-            rows.counts[end] = c
+            rows.partners[end], rows.counts[end] = y, c
             end += 1
         rows.length[x] = end - rows.start[x]
-        _scan(x, np.inf, NEVER, NEVER, rows, facts, rejected, now)
+        _scan(x, np.inf, NEVER, NEVER, known)
     return end
 
 
 @inner
-def _scan(
-    x: int,
-    behind: float,
-    behind_partner: int,
-    behind_together: int,
-    rows: PairRows,
-    facts: TableFacts,
-    rejected: Rejected,
-    now: Totals,
-) -> None:
+def _scan(x: int, behind: float, behind_partner: int, behind_together: int, known: Known) -> None:
     """Find the best pair of row `x` with the current counts, and drop pairs that now belong to another row.
 
     Only pairs that come after the one with gain `behind` count: infinity for all pairs.
     """
+    rows, facts, rejected, now = known
     begin = rows.start[x]
     kept = begin
-    best = -np.inf
-    partner = NEVER
-    together = np.int64(0)
+    best, partner, together = -np.inf, NEVER, np.int64(0)
     for k in range(begin, begin + rows.length[x]):
         y = np.int64(rows.partners[k])
         if not _owns(x, y, rows.stamp):
             continue
         c = np.int64(rows.counts[k])
-        rows.partners[kept] = y
-        rows.counts[kept] = c
+        rows.partners[kept], rows.counts[kept] = y, c
         kept += 1
         gain = estimate(x, y, c, facts, now)
         if gain < best or (gain == best and not _prefer(x, y, c, x, partner, together, facts.rank)):
@@ -233,9 +206,7 @@ def _scan(
         if gain > behind or (gain == behind and not _prefer(x, behind_partner, behind_together, x, y, c, facts.rank)):
             continue
         if not is_rejected(x, y, c, facts, rejected):
-            best = gain
-            partner = y
-            together = c
+            best, partner, together = gain, y, c
     rows.length[x] = kept - begin
     if rows.dropped[x] > max(best, 0.0):
         # A pair that was left out may be the best now: the row must be asked for again before its turn comes.
@@ -260,15 +231,8 @@ def _ahead(x: int, y: int, rows: PairRows, facts: TableFacts, now: Totals) -> bo
         return True
     if rows.exact[y] != now.version or rows.partner[y] == NEVER:
         return False
-    return _prefer(
-        x,
-        np.int64(rows.partner[x]),
-        rows.together[x],
-        y,
-        np.int64(rows.partner[y]),
-        rows.together[y],
-        facts.rank,
-    )
+    a, b = np.int64(rows.partner[x]), np.int64(rows.partner[y])
+    return _prefer(x, a, rows.together[x], y, b, rows.together[y], facts.rank)
 
 
 @inlined
@@ -282,17 +246,7 @@ def _play(node: int, tree: np.ndarray, rows: PairRows, facts: TableFacts, now: T
 
 
 @njit
-def choose(
-    limit: int,
-    width: int,
-    look: int,
-    tree: np.ndarray,
-    choice: Choice,
-    rows: PairRows,
-    facts: TableFacts,
-    rejected: Rejected,
-    now: Totals,
-) -> tuple[int, float]:
+def choose(limit: int, width: int, look: int, tree: np.ndarray, choice: Choice, known: Known) -> tuple[int, float]:
     """Choose candidates from the best `look` ones of all known rows; return their number, and the last gain seen.
 
     Best first, each one is chosen that has no element in common with those chosen before it, until there are `width`.
@@ -302,6 +256,7 @@ def choose(
     out to be worse than its bound, only its own path is played again. A row whose best pair has been seen competes with
     its next one; at the end its best pair is restored.
     """
+    rows, facts, _, now = known
     half = len(tree) // 2
     for x in range(half):
         tree[half + x] = x if x < limit and rows.known[x] == 1 and rows.upper[x] > 0.0 else NEVER
@@ -315,7 +270,7 @@ def choose(
             above = 0.0
             break
         if rows.exact[row] != now.version:
-            _scan(row, np.inf, NEVER, NEVER, rows, facts, rejected, now)
+            _scan(row, np.inf, NEVER, NEVER, known)
         elif rows.partner[row] == NEVER:
             rows.known[row] = 0  # pairs that were left out of it are the next ones
         else:
@@ -334,7 +289,7 @@ def choose(
                 choice.best_together[row] = together
             if n == width or seen == look:
                 break
-            _scan(row, above, partner, together, rows, facts, rejected, now)
+            _scan(row, above, partner, together, known)
         node = half + row
         if rows.known[row] == 0:
             tree[node] = NEVER
@@ -431,7 +386,6 @@ def compact(rows: PairRows, limit: int, partners: np.ndarray, counts: np.ndarray
         begin = rows.start[x]
         rows.start[x] = end
         for k in range(begin, begin + rows.length[x]):
-            partners[end] = rows.partners[k]
-            counts[end] = rows.counts[k]
+            partners[end], counts[end] = rows.partners[k], rows.counts[k]
             end += 1
     return end

@@ -9,25 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim._jit import inlined, inner
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, Work
-from fedslim.mdl.kernels.cover import (
-    COMMIT,
-    EMPTY,
-    NONE,
-    NOT,
-    ONCE,
-    TRIAL,
-    UNKNOWN,
-    forget,
-    lose,
-    mark,
-    note_cover,
-    recover,
-    set_available,
-    take_in,
-    update_pairs,
-    within_available,
-)
+from fedslim.mdl.kernels import cover
+from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, State, Work
+from fedslim.mdl.kernels.cover import COMMIT, EMPTY, NONE, NOT, ONCE, TRIAL, UNKNOWN
 
 FEW = 16
 """Up to this many transactions it is faster to search in each for elements that fit than to preselect them."""
@@ -111,8 +95,7 @@ def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
             s = np.int64(lists.slots[j])
             if rank[s] <= rank[z]:
                 break
-            first = NOT
-            key = NOT
+            first = key = NOT
             for q in range(start[s], start[s] + size[s]):
                 other = np.int64(items[q])
                 if work.marked[other] == 0:
@@ -123,7 +106,7 @@ def _sort_out(z: int, elements: Elements, lists: Lists, work: Work) -> int:
             if first != item:
                 continue  # already seen in the list of its first item
             if key < 0:
-                n_inside = take_in(s, n_inside, rank, work.inside)
+                n_inside = cover.take_in(s, n_inside, rank, work.inside)
             else:
                 work.chain[s] = work.bucket[key]
                 work.bucket[key] = s
@@ -143,26 +126,25 @@ def _clear_buckets(z: int, elements: Elements, lists: Lists, work: Work) -> None
 
 
 @inlined
-def _remove_from(
-    t: int,
-    z: int,
-    times: int,
-    commit: bool,
-    n_inside: int,
-    n_touched: int,
-    elements: Elements,
-    lists: Lists,
-    covers: Covers,
-    work: Work,
-) -> int:
+def _free_items(z: int, elements: Elements, work: Work) -> int:
+    """Make the items of `z` the free ones; return their number."""
+    for k in range(elements.size[z]):
+        work.free[k] = elements.items[elements.start[z] + k]
+    for w in range(WORDS):
+        work.free_mask[w] = elements.mask[z, w]
+    return np.int64(elements.size[z])
+
+
+@inlined
+def _remove_from(t: int, z: int, times: int, commit: bool, n_inside: int, n_touched: int, state: State) -> int:
     """Cover `t` without `z`; return the number of touched slots. `n_inside` is UNKNOWN without preselection.
 
     In a trial, return -1 and do nothing if only elements inside `z` can replace it: that is the same everywhere.
     """
+    elements, _, covers, work = state
     rank, start, size, items = elements.rank, elements.start, elements.size, elements.items
     base = covers.start[t]
-    n_kept = NONE
-    n_alive = NONE
+    n_kept = n_alive = NONE
     for k in range(base + 1, base + 1 + covers.slots[base]):
         s = np.int64(covers.slots[k])
         if rank[s] < rank[z]:
@@ -171,63 +153,35 @@ def _remove_from(
         elif s != z:
             work.alive[n_alive] = s
             n_alive += 1
-    n_free = NONE
-    for j in range(start[z], start[z] + size[z]):
-        work.free[n_free] = items[j]
-        n_free += 1
-    for w in range(WORDS):
-        work.free_mask[w] = elements.mask[z, w]
+    n_free = _free_items(z, elements, work)
     n_fitting = n_inside
     if n_inside != UNKNOWN:
         for k in range(n_inside):
             work.fitting[k] = work.inside[k]
-        set_available(n_alive, elements.mask, work)
+        cover.set_available(n_alive, elements.mask, work)
         for k in range(n_alive):
             for j in range(start[work.alive[k]], start[work.alive[k]] + size[work.alive[k]]):
                 s = np.int64(work.bucket[items[j]])
                 while s != NO_ELEMENT:
-                    if within_available(s, elements.mask, work):
-                        n_fitting = take_in(s, n_fitting, rank, work.fitting)
+                    if cover.within_available(s, elements.mask, work):
+                        n_fitting = cover.take_in(s, n_fitting, rank, work.fitting)
                     s = np.int64(work.chain[s])
         if n_fitting == n_inside and not commit:
             return NOT
-    n_touched = lose(z, times, n_touched, work)
-    return recover(
-        t,
-        np.int64(rank[z]) + 1,
-        n_alive,
-        n_free,
-        n_kept,
-        n_fitting,
-        times,
-        commit,
-        n_touched,
-        elements,
-        lists,
-        covers,
-        work,
-    )
+    n_touched = cover.lose(z, times, n_touched, work)
+    return cover.recover(t, np.int64(rank[z]) + 1, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, state)
 
 
 @inner
-def _remove_groups(
-    z: int,
-    n_groups: int,
-    n_inside: int,
-    n_plain: int,
-    n_touched: int,
-    elements: Elements,
-    lists: Lists,
-    covers: Covers,
-    work: Work,
-) -> tuple[int, int]:
+def _remove_groups(z: int, n_groups: int, n_inside: int, n_plain: int, n_touched: int, state: State) -> tuple[int, int]:
     """Try each group; return the number of transactions where only elements inside `z` replace it, and n_touched."""
+    work = state.work
     for k in range(n_groups):
         place = np.int64(work.groups[k])
         t = np.int64(work.group_tid[place])
         work.group_tid[place] = NO_GROUP
         count = work.group_count[place]
-        after = _remove_from(t, z, count, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+        after = _remove_from(t, z, count, TRIAL, n_inside, n_touched, state)
         if after < 0:
             n_plain += count
         else:
@@ -236,55 +190,30 @@ def _remove_groups(
 
 
 @inner
-def _replace_plainly(
-    z: int,
-    times: int,
-    n_inside: int,
-    n_touched: int,
-    elements: Elements,
-    lists: Lists,
-    covers: Covers,
-    work: Work,
-) -> int:
+def _replace_plainly(z: int, times: int, n_inside: int, n_touched: int, state: State) -> int:
     """Cover `z` by the elements inside it, in so many transactions; return the number of touched slots."""
-    n_free = NONE
-    for j in range(elements.start[z], elements.start[z] + elements.size[z]):
-        work.free[n_free] = elements.items[j]
-        n_free += 1
-    for w in range(WORDS):
-        work.free_mask[w] = elements.mask[z, w]
+    elements, work = state.elements, state.work
+    n_free = _free_items(z, elements, work)
     for k in range(n_inside):
         work.fitting[k] = work.inside[k]
-    set_available(NONE, elements.mask, work)
-    n_touched = lose(z, times, n_touched, work)
-    return recover(
-        NOT,
-        np.int64(elements.rank[z]) + 1,
-        NONE,
-        n_free,
-        NONE,
-        n_inside,
-        times,
-        TRIAL,
-        n_touched,
-        elements,
-        lists,
-        covers,
-        work,
-    )
+    cover.set_available(NONE, elements.mask, work)
+    n_touched = cover.lose(z, times, n_touched, work)
+    after = np.int64(elements.rank[z]) + 1
+    return cover.recover(NOT, after, NONE, n_free, NONE, n_inside, times, TRIAL, n_touched, state)
 
 
 @inner
-def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+def try_remove(z: int, state: State) -> int:
     """Count what removing `z` changes; return the number of touched slots."""
+    elements, lists, covers, work = state
     n_touched = NONE
     begin = covers.tid_start[z]
     if covers.usage[z] <= FEW:
         for q in range(begin, begin + covers.usage[z]):
             t = np.int64(covers.tids[q])
-            n_touched = _remove_from(t, z, ONCE, TRIAL, UNKNOWN, n_touched, elements, lists, covers, work)
+            n_touched = _remove_from(t, z, ONCE, TRIAL, UNKNOWN, n_touched, state)
         return n_touched
-    mark(z, ONCE, elements, work)
+    cover.mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
     n_groups = n_plain = NONE
     # Few transactions need few places, and a small hash table stays in the cache.
@@ -295,7 +224,7 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
             # Nearly every transaction is its own group, as with long covers: grouping does not pay.
-            after = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, elements, lists, covers, work)
+            after = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, state)
             if after < 0:
                 n_plain += 1
             else:
@@ -304,35 +233,34 @@ def try_remove(z: int, elements: Elements, lists: Lists, covers: Covers, work: W
         place, n_groups = _group(t, z, n_groups, places, elements, covers, work)
         work.group_count[place] += 1
         if n_groups == places // 2:
-            n_plain, n_touched = _remove_groups(
-                z, n_groups, n_inside, n_plain, n_touched, elements, lists, covers, work
-            )
+            n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, state)
             n_groups = NONE
-    n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, elements, lists, covers, work)
+    n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, state)
     if n_plain > 0:
-        n_touched = _replace_plainly(z, n_plain, n_inside, n_touched, elements, lists, covers, work)
+        n_touched = _replace_plainly(z, n_plain, n_inside, n_touched, state)
     _clear_buckets(z, elements, lists, work)
-    mark(z, NONE, elements, work)
+    cover.mark(z, NONE, elements, work)
     return n_touched
 
 
 @inner
-def remove(z: int, stamp: int, elements: Elements, lists: Lists, covers: Covers, work: Work) -> int:
+def remove(z: int, stamp: int, state: State) -> int:
     """Carry out the removal of `z`; return the number of touched slots."""
+    elements, lists, covers, work = state
     few = covers.usage[z] <= FEW
     n_inside = UNKNOWN
     if not few:
-        mark(z, ONCE, elements, work)
+        cover.mark(z, ONCE, elements, work)
         n_inside = _sort_out(z, elements, lists, work)
     n_touched = NONE
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = np.int64(covers.tids[q])
-        n_before = note_cover(t, covers, work)
-        n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, elements, lists, covers, work)
-        update_pairs(t, n_before, covers, work)
+        n_before = cover.note_cover(t, covers, work)
+        n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, state)
+        cover.update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     if not few:
         _clear_buckets(z, elements, lists, work)
-        mark(z, NONE, elements, work)
-    forget(z, n_touched, stamp, elements, covers, work)
+        cover.mark(z, NONE, elements, work)
+    cover.forget(z, n_touched, stamp, elements, covers, work)
     return n_touched

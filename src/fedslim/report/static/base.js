@@ -87,4 +87,5 @@ function remember(values) {
 }
 
 const seconds = (value) => `${fixed(value, value < 10 ? 2 : 0)} s`;
+const shortSeconds = (value) => `${whole(value)} s`; // for axis labels
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

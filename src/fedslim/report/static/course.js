@@ -63,7 +63,7 @@ function compression(run) {
               format: whole,
               unit: "candidates",
             }),
-            lineChart("By time", "Seconds of searching.", on("seconds"), { format: seconds, unit: "", fine: true }),
+            lineChart("By time", "Seconds of searching.", on("seconds"), { format: seconds, tick: shortSeconds, unit: "", fine: true }),
           ]
         : byRounds()),
     ),
@@ -189,14 +189,14 @@ function agreement(run) {
 
 // At a member: what left it, by the audit log.
 function left(run) {
-  const sent = run.own.sent.map(([kind, meaning, amount]) => ({ kind, meaning, ...amount }));
+  const sent = Object.entries(run.own.sent).map(([kind, amount]) => ({ kind, ...amount }));
   const sum = (name) => sent.reduce((total, row) => total + row[name], 0);
   const columns = [
     {
       title: "message",
       main: true,
       value: (row) => row.kind,
-      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)),
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, view.kinds[row.kind] ?? "")),
       up: true,
     },
     counted("messages", (row) => row.messages),
@@ -229,7 +229,7 @@ function communication(run) {
       title: "message",
       main: true,
       value: (row) => row.kind,
-      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, row.meaning)),
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, view.kinds[row.kind] ?? "")),
       up: true,
     },
     {

@@ -1,7 +1,8 @@
 // A table that sorts by any column and holds only one page of its rows in the document.
 // columns: [{title, value(row), show(row), number, main, wide, whole, up}]; `up`: the first click sorts upwards. On a
 // phone each row is a card: `main` is its heading, and `whole` takes the full width. `data(row)` is what is exported to
-// the `file`, if not the value. Rows with the same `group(row)` are folded under the first of them.
+// the `file`, if not the value; a column with nothing else is in the file only. Rows with the same `group(row)` are folded
+// under the first of them.
 function grid({
   caption,
   columns,
@@ -19,7 +20,8 @@ function grid({
   if (matchMedia("(max-width: 40rem)").matches) page = narrow;
   const state = { rows, sort, down: sort !== null && !columns[sort].up, first: 0, units: [], group, open: new Set() };
   const body = make("tbody", { role: "rowgroup" });
-  const heads = columns.map((column, k) => {
+  const drawn = columns.filter((column) => column.show || column.value);
+  const heads = drawn.map((column, k) => {
     const sorts = column.value && !still;
     const inside = sorts ? make("button", { type: "button", onclick: () => by(k) }, column.title) : column.title;
     const cls = [column.number && "number", !sorts && "unsorted"].filter(Boolean).join(" ");
@@ -147,7 +149,7 @@ function grid({
     return [head, ...(open ? rest : []).map((row) => line(row, "variation"))];
   }
   function line(row, cls) {
-    const cells = columns.map((column) => {
+    const cells = drawn.map((column) => {
       const cls = [
         column.number && "number",
         column.main && "main",

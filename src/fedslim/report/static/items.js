@@ -134,8 +134,8 @@ function items(run) {
   });
   const unnamed = run.unnamed.size
     ? run.kind === "server"
-      ? " This server has no names for them; № is the number of an item in the vocabulary that the members agreed on."
-      : ` ${whole(run.unnamed.size)} of them are shown by their ids: this member has no transaction with them, and so no name for them.`
+      ? " This server has no names for them; № is the number of an item in the vocabulary that the members agreed on. The members' own reports have the names."
+      : ` ${whole(run.unnamed.size)} of them are shown by their ids: this member has no transaction with them, and so no name for them. To get the names, let all members set share_labels = "members" under [items] of the federation file: they then tell each other the names of published items, which the server cannot read. Or make this report with fedslim report --labels FILE --secret FILE, with a file of labels.`
     : "";
   return [
     note(
@@ -153,31 +153,61 @@ function unusual(run) {
     number,
     k,
     bits: data.bits[k],
-    excess: data.excess[k],
-    items: data.cover[k].flat(),
+    beyond: data.beyond[k],
+    items: data.cover[k].flatMap(([items]) => items),
   }));
   const search = searcher(run.labels);
   let found = search("");
-  const part = (items, bits) =>
-    make("div", { class: "part" }, chips(run, items, found.hit), make("small", {}, `${fixed(bits, 1)} bits`));
-  const strange = (n) => (n ? make("small", {}, plural(n, "unknown item")) : null);
+  const names = (items) => `{${itemNames(run, items).join(", ")}}`;
+  const part = (list, bits) =>
+    make("div", { class: "part" }, list, make("small", {}, `${fixed(bits, 1)} bits`));
+  const parts = (title, all) =>
+    all.length ? make("div", { class: "parts" }, make("small", { class: "kind" }, title), all) : null;
+  const covered = (k, single) =>
+    data.cover[k]
+      .filter(([items]) => (items.length === 1) === single)
+      .map(([items, bits]) => part(chips(run, items, found.hit), bits));
+  const unknown = (k) =>
+    data.unknown[k].map(([label, bits]) => part(make("ul", { class: "chips" }, make("li", {}, label)), bits));
+  const missed = ([items, item, instead, bits]) =>
+    `${names(items)} but for ${naming(run, item)}${instead === null ? "" : ` in place of ${naming(run, instead)}`}: ${fixed(bits, 1)} bits fewer`;
+  const rare = ([first, second, rows, bits]) =>
+    `${names(first)} and ${names(second)}, together in ${plural(rows, "row")}: ${fixed(bits, 1)} bits of surprise`;
+  const reasons = (title, texts) =>
+    texts.length
+      ? make(
+          "div",
+          { class: "reasons" },
+          make("small", { class: "kind" }, title),
+          make(
+            "ul",
+            { class: "list" },
+            texts.map((text) => make("li", {}, text)),
+          ),
+        )
+      : null;
   const columns = [
     counted("row", (row) => row.number, { up: true }),
     {
       title: "cover",
       main: true,
-      wide: true,
-      data: (row) => data.cover[row.k].map((items) => itemNames(run, items).join(" + ")),
-      show: (row) =>
+      cls: "broad",
+      data: ({ k }) => data.cover[k].map(([items]) => itemNames(run, items).join(" + ")),
+      show: ({ k }) =>
         make(
           "div",
-          { class: "parts" },
-          data.cover[row.k].map((items, at) => part(items, data.parts[row.k][at])),
-          strange(data.unknown[row.k]),
+          {},
+          parts("itemsets", covered(k, false)),
+          parts("spelled item by item", covered(k, true)),
+          parts("unknown", unknown(k)),
+          reasons("missed by one item", data.missed[k].map(missed)),
+          reasons("each common, rarely together", data.unlikely[k].map(rare)),
         ),
     },
-    { title: "unexpected bits", number: true, value: (row) => row.excess, show: (row) => fixed(row.excess, 1) },
+    { title: "unexpected bits", number: true, value: (row) => row.beyond, show: (row) => fixed(row.beyond, 1) },
     { title: "bits", number: true, value: (row) => row.bits, show: (row) => fixed(row.bits, 1) },
+    { title: "missed by one item", data: ({ k }) => data.missed[k].map(missed) },
+    { title: "rarely together", data: ({ k }) => data.unlikely[k].map(rare) },
   ];
   const shown = grid({ columns, rows, sort: 2, page: 10, narrow: 5, called: "row", file: "unusual-rows" });
   const number = make("input", { type: "number", min: 1, inputmode: "numeric", oninput: filter });
@@ -192,7 +222,7 @@ function unusual(run) {
     rows.length < data.total ? ` Listed: the ${whole(rows.length)} most unusual of ${plural(data.total, "row")}.` : "";
   return [
     note(
-      `A row is unusual if it takes more bits than rows whose items take as many bits one by one. Unexpected bits say how many more. Its cover shows why: rare itemsets and single items take many bits. Rows are counted from 1.${cut}`,
+      `A row is unusual if it takes more bits than its items and its length lead one to expect; unexpected bits say how many more, as in fedslim score. Its cover shows why: rare itemsets and items that are spelled one by one take many bits. Below it are the itemsets that one more item would complete, and the parts that rarely occur together. Rows are counted from 1.${cut}`,
     ),
     make(
       "div",

@@ -51,6 +51,7 @@ const compression = (curves) => {
   const series = curves.map((curve, k) => ({ ...curve, xs: curve.seconds, ys: curve.percent, colour: `c${k}`, dash: k, mark: k }));
   return lineChart("L% over time", "Bits of code table and data, in percent of those with single items only.", series, {
     format: seconds,
+    tick: shortSeconds,
     unit: "",
     fine: true,
   });
@@ -59,7 +60,7 @@ const compression = (curves) => {
 const latest = (found) =>
   table(
     [["itemset", "main"], ["usage", "number"]],
-    found.map((each) => [make("ul", { class: "chips" }, each.items.map((item) => make("li", {}, item))), whole(each.usage)]),
+    found.map(([items, usage]) => [make("ul", { class: "chips" }, items.map((item) => make("li", {}, item))), whole(usage)]),
   );
 
 const members = ([found, more]) => [
@@ -81,14 +82,15 @@ const sent = (found) => [
   make("p", { class: "note" }, "From the audit log of this member, which is written before a message is sent."),
   table(
     [["message", "main"], ["messages", "number"], ["bytes", "number"], ["statistics", "number"], ["masked", "number"]],
-    found.map((each) => [[each.kind, make("small", {}, ` ${each.meaning}`)], whole(each.messages), size(each.bytes), whole(each.statistics), whole(each.masked)]),
+    found.map(([kind, meaning, n]) => [[kind, make("small", {}, ` ${meaning}`)], whole(n.messages), size(n.bytes), whole(n.statistics), whole(n.statistics_masked)]),
   ),
 ];
 
 const warnings = (found) => make("ul", { class: "list" }, found.map((text) => make("li", { class: "remark" }, text)));
 
 function update(view) {
-  doing.textContent = view.stopping ? "Stopping with the best so far …" : view.ended || `${view.doing} …`;
+  const begun = /^(x|sa|so) /.test(view.doing) ? view.doing : view.doing.replace(/^./u, (first) => first.toUpperCase());
+  doing.textContent = view.stopping ? "Stopping with the best so far …" : view.ended || `${begun} …`;
   stop.hidden = !view.stoppable;
   show("facts", "", view.facts, facts);
   show("warnings", "Warnings", view.warnings, warnings);

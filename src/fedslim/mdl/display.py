@@ -1,12 +1,16 @@
-"""Show code tables in a notebook: HTML in the style of reports, without scripts."""
+"""Show code tables: as DataFrames of pandas or polars, and in a notebook, in the style of reports, without scripts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from fedslim.errors import MissingExtraError
 from fedslim.format import as_html
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedslim.mdl.codetable import CodeTable
 
 SHOWN = 20
@@ -39,3 +43,14 @@ def table_html(table: CodeTable) -> str:
         "<table><thead><tr><th>itemset</th><th>bits saved</th><th>usage</th><th>support</th><th>code length</th></tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
+
+
+def frame_of(records: list[dict[str, Any]], columns: Sequence[str]) -> Any:
+    """Return records as a pandas DataFrame, or a polars one if only polars is installed."""
+    data = {name: [record[name] for record in records] for name in columns}
+    for library in ("pandas", "polars"):
+        try:
+            return import_module(library).DataFrame(data)
+        except ImportError:
+            continue
+    raise MissingExtraError("a DataFrame needs pandas or polars: pip install 'fedslim[tables]' (or use .records())")
