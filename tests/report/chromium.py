@@ -35,7 +35,7 @@ def chromium():
     for arguments in (install, ["update"], install):
         try:
             done = subprocess.run(
-                [apt, "-y", "-q", *arguments],
+                [apt, "-y", "-q", "-o", f"DPkg::Lock::Timeout={PATIENCE:.0f}", *arguments],
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
                 capture_output=True,
                 text=True,
