@@ -96,6 +96,7 @@ def test_the_variants_of_the_paper_have_the_same_figures(fedslim, tmp_path, vari
 def test_x_takes_an_effort_and_is_compared_with_the_same(fedslim, tmp_path, monkeypatch):
     monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 1)
     monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 1)
+    monkeypatch.setattr("fedslim.mdl.effort.STARTS", 2)
     how = ("encounters", "--members", 2, "--json", "--effort", 3, "--seed", 4, "--out", tmp_path)
     record = json.loads(fedslim("simulate", *how).out)
     assert (record["effort"], record["seed"], record["f1"], record["converged"]) == (3, 4, 1.0, True)

@@ -144,6 +144,7 @@ def test_x_finds_what_one_place_finds_with_the_same_width(databases, width):
 def test_x_finds_what_one_place_finds_with_the_same_effort(databases, monkeypatch):
     monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 2)
     monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 1)
+    monkeypatch.setattr("fedslim.mdl.effort.STARTS", 2)
     simulation = simulate(databases, effort=3, seed=6)
     assert simulation.as_dict()["effort"] == 3
     whole = TransactionDatabase.joined(list(databases.values()))

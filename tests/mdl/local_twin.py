@@ -13,6 +13,18 @@ from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 
 
 @dataclass
+class RandomWidthTwin(Twin):
+    dice: Dice = field(default_factory=Dice)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.width = self.next_width()
+
+    def next_width(self) -> int:
+        return self.dice.between(1, 8)
+
+
+@dataclass
 class LocalTwin(Twin):
     start: tuple[tuple[Itemset, int], ...] = ()
     patches: tuple[local_search.Patch, ...] = ()

@@ -25,6 +25,8 @@ def _short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedslim.mdl.effort.ITERATIONS", 5)
         patch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 2)
+        patch.setattr("fedslim.mdl.effort.STARTS", 2)
+        patch.setattr("fedslim.mdl.effort.MORE_STARTS", 1)
         yield
 
 

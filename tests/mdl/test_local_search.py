@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_twin import LocalTwin
+from local_twin import LocalTwin, RandomWidthTwin
 from test_engine_equals_twin import check_state, database, databases, policies, run_engine, twin_case
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import LocalSearch, Segment, itemsets_of
+from fedslim.mdl.local_search import Greedy, LocalSearch, Segment, itemsets_of
 from fedslim.mdl.objective import EXACT
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import GoBack, Mark
@@ -67,6 +67,18 @@ def test_the_local_search_and_its_twin_try_the_improvements_of_another_chain_ali
     segment = Segment(itemsets_of(results[0]), 3, tuple(other.patches))
     search = compare(*case, policy, segment, seed)
     assert search.result().bits.total <= results[0].bits.total
+
+
+@settings(max_examples=120)
+@given(databases(), policies, st.integers(0, 99))
+def test_steps_of_random_widths_are_those_of_the_twin_whether_or_not_the_search_asks_ahead(case, policy, seed):
+    twin = RandomWidthTwin(*twin_case(*case, policy), dice=Dice(seed, 7))
+    twin.run()
+    task = Greedy(policy, seed=(seed, 7))
+    for search in (task.search(case[1]), task.eager_search(case[1])):
+        result = run_engine(search, CoverState(database(*case)))
+        assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()
+        assert result.tally.candidates == twin.candidates
 
 
 class Watched(CoverState):

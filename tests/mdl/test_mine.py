@@ -229,10 +229,10 @@ def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
         assert bits == sorted(bits, reverse=True)
         assert len(tasks) <= plan(effort, limited=False).most_tasks
         done.append(tasks)
-    assert [len(tasks) for tasks in done] == [1, 9, 9 + 2 * 1, 9 + 2 * 4]
+    assert [len(tasks) for tasks in done] == [1, 9, 9 + 40 + 10 * 1, 9 + 40 + 10 * 4]
     assert done[0] == [Greedy(Policy())]
     assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))
-    assert len({task.seed for task in done[3][9:]}) == 8
+    assert len({task.seed for task in done[3][9:]}) == 40 + 10 * 4
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ class StopAt(Stop):
 def test_a_run_may_be_stopped_at_any_moment(effort, every, tmp_path, monkeypatch):
     monkeypatch.setattr("fedslim.mdl.effort.ITERATIONS", 4)
     monkeypatch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 2)
+    monkeypatch.setattr("fedslim.mdl.effort.STARTS", 2)
+    monkeypatch.setattr("fedslim.mdl.effort.MORE_STARTS", 1)
     db = database(rows_of(7, n=30))
     whole = mine(db, effort=effort)
     best = whole.table.compression.before.total

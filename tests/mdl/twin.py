@@ -114,6 +114,9 @@ class Twin:
                 while self.step(rejected):
                     pass
 
+    def next_width(self) -> int:
+        return self.width
+
     def step(self, rejected: dict[tuple[Itemset, Itemset], tuple[int, int, int]]) -> bool:
         before = self.usages()
         chosen: list[tuple[int, Itemset, Itemset]] = []
@@ -125,6 +128,7 @@ class Twin:
         for c, x, y in fresh[: 6 * self.width]:
             if len(chosen) < self.width and not any({x, y} & {p, q} for _, p, q in chosen):
                 chosen.append((c, x, y))
+        self.width = self.next_width()
         if not chosen:
             self.shrunk, self.touched = set(), set()
             return self.swept_after_step() > 0

@@ -29,6 +29,8 @@ def _short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedslim.mdl.effort.ITERATIONS", 4)
         patch.setattr("fedslim.mdl.effort.FIRST_ROUNDS", 2)
+        patch.setattr("fedslim.mdl.effort.STARTS", 2)
+        patch.setattr("fedslim.mdl.effort.MORE_STARTS", 1)
         yield
 
 
@@ -190,7 +192,7 @@ def test_nothing_but_removals_comes_after_the_search():
             variant.answer(asked(FINAL, moves=[move]))
 
 
-@pytest.mark.parametrize(("effort", "searches"), [(2, 2 + len(WIDTHS)), (3, 2 + len(WIDTHS) + 4)])
+@pytest.mark.parametrize(("effort", "searches"), [(2, 2 + len(WIDTHS)), (3, 2 + len(WIDTHS) + 2 + 2 * 3)])
 def test_a_member_counts_the_searches(effort, searches):
     variant, _ = searching(effort=effort)
     for _ in range(searches):  # one more than there are, for the best table

@@ -2,7 +2,8 @@
 
     1  one greedy search
     2  greedy searches of several widths; the best table is polished
-    3  a local search from there on, and with each further effort one of four times as many iterations
+    3  greedy searches of random widths, a local search from the best table on, and with each further effort one of
+       four times as many iterations
 
 Without an effort, a time limit is used up in the same order. docs/explanation/decisions has the measurements. An effort
 consists of tasks, which depend on nothing but the data. In one place several processes carry them out (`crew.py`); in a
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 """Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""
+
+STARTS, MORE_STARTS = 40, 8
+"""How many greedy searches with random widths there are before a local search, and each time the chains run: the first
+few steps decide what no local search can change later."""
 
 CHAINS = 2
 """How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
@@ -100,7 +106,8 @@ class Plan:
     def most_tasks(self) -> float:
         """How many tasks it has at most."""
         rounds = math.inf if self.rounds is None else self.rounds
-        return 2 + len(WIDTHS) + CHAINS * rounds if self.several else 1
+        local = STARTS + (CHAINS + MORE_STARTS) * rounds if rounds else 0
+        return 2 + len(WIDTHS) + local if self.several else 1
 
 
 def plan(effort: int | None, *, limited: bool) -> Plan:
@@ -121,16 +128,21 @@ def parts(policy: Policy, plan: Plan, seed: int) -> Generator[Sequence[Task], Se
     best = best_of((yield [Greedy(replace(policy, width=w)) for w in WIDTHS if w != policy.width]), best)
     polish = replace(policy, charges=(EXACT, FREE), sweep=True)
     best = best_of((yield [Greedy(polish, itemsets_of(best))]), best)
+    if plan.rounds == 0:
+        return
+    starts = (Greedy(policy, seed=(seed, k)) for k in count())
+    best = best_of((yield [*islice(starts, STARTS)]), best)
     patches: tuple[Patch, ...] = ()
     experience, number = Experience(), 0
     while number != plan.rounds and (start := itemsets_of(best)):
         segment = Segment(start, ITERATIONS, patches, experience)
-        outcomes = yield [Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)]
+        chains = [Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)]
+        outcomes = yield [*chains, *islice(starts, MORE_STARTS)]
         winner = min(outcomes, key=lambda o: o.bits)
         best = best_of(outcomes, best)
         # What the others have found may be an improvement of the best table, too.
         patches = tuple([p for o in outcomes if o is not winner for p in o.patches])
-        experience = Experience.mean([o.experience for o in outcomes])
+        experience = Experience.mean([o.experience for o in outcomes[:CHAINS]])
         number += 1
 
 

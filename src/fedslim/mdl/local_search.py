@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Change, Question
+    from fedslim.mdl.ranking import Candidate
     from fedslim.mdl.steps import SearchResult, Snapshot
 
 Table = tuple[tuple["Itemset", int], ...]
@@ -37,6 +38,9 @@ Table = tuple[tuple["Itemset", int], ...]
 
 WIDTHS = (1, 2, 4, 6, 8, 12)
 """The widths with which an iteration may continue: as many ways to another table."""
+
+RANDOM_WIDTHS = (1, 8)
+"""The least and the largest width of a step where each has a random one."""
 
 OVERHEAD = 5
 """The cost of an iteration that takes nothing out and tries nothing, in candidates."""
@@ -72,15 +76,29 @@ def itemsets_of(result: SearchResult) -> Table:
 
 
 class ContinuedSearch(SlimSearch):
-    """A greedy search that starts with these itemsets in addition to single items."""
+    """A greedy search that starts with these itemsets in addition to single items.
 
-    def __init__(self, n_items: int, policy: Policy, start: Table) -> None:
+    With `widths`, each step has a random width: another way to another table.
+    """
+
+    def __init__(self, n_items: int, policy: Policy, start: Table, widths: Dice | None = None) -> None:
         super().__init__(n_items, policy)
         self._start_from = start
+        self._widths = widths
 
     def _begin(self) -> Generator[Question, Any, None]:
         yield from super()._begin()
+        self._draw_width()
         yield from self._install(self._start_from)
+
+    def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
+        found = yield from super()._next_candidates()
+        self._draw_width()  # already now, since pruning may look ahead to the next step
+        return found
+
+    def _draw_width(self) -> None:
+        if self._widths is not None:
+            self.ranking.width = self._widths.between(*RANDOM_WIDTHS)
 
     def _install(self, table: Table) -> Generator[Question, Any, None]:
         """Insert itemsets that were found before."""
@@ -267,18 +285,22 @@ class EagerLocalSearch(LocalSearch, EagerSearch):
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """A greedy search, from single items or from a table."""
+    """A greedy search, from single items or from a table; with a seed, its steps have random widths."""
 
     policy: Policy
     start: Table = ()
+    seed: tuple[int, ...] = ()
 
     def search(self, n_items: int) -> SlimSearch:
         """Return a search that does this."""
-        return ContinuedSearch(n_items, self.policy, self.start)
+        return ContinuedSearch(n_items, self.policy, self.start, self._widths())
 
     def eager_search(self, n_items: int) -> EagerSearch:
         """Return a search that does this with few questions."""
-        return EagerContinuedSearch(n_items, self.policy, self.start)
+        return EagerContinuedSearch(n_items, self.policy, self.start, self._widths())
+
+    def _widths(self) -> Dice | None:
+        return Dice(*self.seed) if self.seed else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
-from fedslim.mdl.effort import CHAINS, WIDTHS, EffortSearch, best_of, carry_out, parts, plan
+from fedslim.mdl.effort import CHAINS, STARTS, WIDTHS, EffortSearch, best_of, carry_out, parts, plan
 from fedslim.mdl.kernels.vertical import SupportIndex
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
@@ -196,7 +196,7 @@ class _Log:
     def __init__(self, todo: Plan, stop: Stop, on_progress: Callable[[Progress], None] | None) -> None:
         self.tally = Tally()
         self.cut_short = False
-        self._greedy = len(WIDTHS) + 1 if todo.several else 1
+        self._greedy = 1 + len(WIDTHS) * todo.several + STARTS * (todo.rounds != 0)
         self._begun = 0
         self._iterations = 0
         self._best = math.inf
@@ -220,7 +220,7 @@ class _Log:
             return None
 
         def tell(progress: Progress) -> None:
-            iterations = self._iterations + local.iterations if local is not None else 0
+            iterations = self._iterations + (0 if local is None else local.iterations)
             bits = search.bits_now if local is None else local.best_bits
             best = percent_of_standard(min(self._best, bits), search.bits_standard.total)
             on_progress(replace(progress, iterations=iterations, best=best))
