@@ -199,6 +199,7 @@ class _Log:
         self._greedy = 1 + len(WIDTHS) * todo.several + STARTS * (todo.rounds != 0)
         self._begun = 0
         self._iterations = 0
+        self._shown = 0  # of these, in what was reported last
         self._best = math.inf
         self._stop = stop
         self._on_progress = on_progress
@@ -220,10 +221,10 @@ class _Log:
             return None
 
         def tell(progress: Progress) -> None:
-            iterations = self._iterations + (0 if local is None else local.iterations)
+            self._shown = max(self._shown, self._iterations + (0 if local is None else local.iterations))
             bits = search.bits_now if local is None else local.best_bits
             best = percent_of_standard(min(self._best, bits), search.bits_standard.total)
-            on_progress(replace(progress, iterations=iterations, best=best))
+            on_progress(replace(progress, iterations=self._shown, best=best))
 
         return reporter(search, self._begun, self._greedy, self._stop, tell)
 
