@@ -13,7 +13,7 @@ from fedslim.mdl import CodeTable, mine
 from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
 from fedslim.mdl.effort import Plan, best_of, carry_out, parts, plan
-from fedslim.mdl.local_search import Greedy
+from fedslim.mdl.local_search import Greedy, Local
 from fedslim.mdl.policy import Policy
 
 GREEDY = {  # L% at most, with the plain greedy
@@ -233,6 +233,8 @@ def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
     assert done[0] == [Greedy(Policy())]
     assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))
     assert len({task.seed for task in done[3][9:]}) == 40 + 10 * 4
+    chains = [task.segment.start for task in done[3] if isinstance(task, Local)]
+    assert [a == b for a, b in zip(chains[::2], chains[1::2], strict=True)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -131,15 +131,21 @@ def parts(policy: Policy, plan: Plan, seed: int) -> Generator[Sequence[Task], Se
     if plan.rounds == 0:
         return
     starts = (Greedy(policy, seed=(seed, k)) for k in count())
-    best = best_of((yield [*islice(starts, STARTS)]), best)
+    other = best_of((yield [*islice(starts, STARTS)]))
+    # One chain starts from each: the better table now may be in a region where nothing better is near.
+    tables = [itemsets_of(best), itemsets_of(other)]
+    best = min(best, other, key=lambda result: result.bits.total)
     patches: tuple[Patch, ...] = ()
     experience, number = Experience(), 0
-    while number != plan.rounds and (start := itemsets_of(best)):
-        segment = Segment(start, ITERATIONS, patches, experience)
-        chains = [Local(policy, segment, (seed, number, chain)) for chain in range(CHAINS)]
+    while number != plan.rounds and itemsets_of(best):
+        chains = [
+            Local(policy, Segment(table, ITERATIONS, patches, experience), (seed, number, chain))
+            for chain, table in enumerate(tables)
+        ]
         outcomes = yield [*chains, *islice(starts, MORE_STARTS)]
         winner = min(outcomes, key=lambda o: o.bits)
         best = best_of(outcomes, best)
+        tables = [itemsets_of(best)] * CHAINS
         # What the others have found may be an improvement of the best table, too.
         patches = tuple([p for o in outcomes if o is not winner for p in o.patches])
         experience = Experience.mean([o.experience for o in outcomes[:CHAINS]])
