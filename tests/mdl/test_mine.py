@@ -12,9 +12,11 @@ from fedslim.data import PLANTED, builtin_database, builtin_members, generate, l
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
-from fedslim.mdl.effort import Plan, best_of, carry_out, parts, plan
+from fedslim.mdl.effort import Plan, TaskOutcome, best_of, carry_out, parts, plan
 from fedslim.mdl.local_search import Greedy, Local
+from fedslim.mdl.objective import Bits
 from fedslim.mdl.policy import Policy
+from fedslim.mdl.steps import SearchResult, TableEntry, Tally
 
 GREEDY = {  # L% at most, with the plain greedy
     "ionosphere": 48.53,
@@ -233,8 +235,21 @@ def test_each_effort_does_what_the_one_below_does_and_some_more(monkeypatch):
     assert done[0] == [Greedy(Policy())]
     assert all(higher[: len(lower)] == lower for lower, higher in pairwise(done))
     assert len({task.seed for task in done[3][9:]}) == 40 + 10 * 4
-    chains = [task.segment.start for task in done[3] if isinstance(task, Local)]
-    assert [a == b for a, b in zip(chains[::2], chains[1::2], strict=True)] == [False, True, True, True]
+
+
+def test_two_chains_start_from_different_tables_and_continue_from_the_better_one():
+    def outcome(first, bits):
+        entries = (TableEntry((first, first + 1), 5, 5),)
+        return TaskOutcome(SearchResult(entries, Bits(bits, 0.0), Bits(99.0, 0.0), Tally(), converged=True))
+
+    work = parts(Policy(), plan(4, limited=False), 0)
+    tasks = next(work)
+    for number, bits in enumerate([50, 50, 40, 45]):  # one width, several widths, polished, random widths
+        tasks = work.send([outcome(number, bits)] * len(tasks))
+    chains = [task for task in tasks if isinstance(task, Local)]
+    assert [task.segment.start for task in chains] == [(((2, 3), 5),), (((3, 4), 5),)]
+    tasks = work.send([outcome(7, 39), outcome(8, 38)] + [outcome(9, 60)] * (len(tasks) - 2))
+    assert {task.segment.start for task in tasks if isinstance(task, Local)} == {(((8, 9), 5),)}
 
 
 @pytest.mark.parametrize(
