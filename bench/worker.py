@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.local_search import Task
+    from fedslim.mdl.effort import Task
 
 
 TURN = 0.1

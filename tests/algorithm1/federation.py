@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 from hypothesis import strategies as st
-from twin import Twin, cover
+from twin import Twin, cover, estimated_gain
 
 from fedslim.algorithm1.local_table import LocalTable
 from fedslim.algorithm1.pairs import PairCounts
@@ -19,7 +19,6 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.driver import run_search
 from fedslim.mdl.objective import (
     data_terms,
-    estimated_gain,
     log2,
     model_terms,
     standard_length,

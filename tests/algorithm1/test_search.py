@@ -8,6 +8,7 @@ import pytest
 from federation import Algorithm1Twin, Federation, Joined, database, dense, estimated_gain_of_union, rows, skewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twin import estimated_gain
 
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift
 from fedslim.algorithm1.pairs import PairCounts
@@ -20,7 +21,6 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
 from fedslim.mdl.objective import (
     description_length,
-    estimated_gain,
     log2,
     log2_table,
     standard_length,

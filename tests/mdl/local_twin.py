@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from twin import Itemset, Twin
 
 from fedslim.mdl import local_search
+from fedslim.mdl.local_search import RUINS, Dice, Experience, Standing
 from fedslim.mdl.objective import data_terms, model_terms, standard_length
-from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 
 
 @dataclass

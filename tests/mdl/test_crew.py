@@ -12,8 +12,8 @@ from fedslim.mdl import crew as crew_module
 from fedslim.mdl import effort, mine
 from fedslim.mdl.crew import Crew, Helper
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.effort import carry_out
-from fedslim.mdl.local_search import Greedy, Local, Segment, itemsets_of
+from fedslim.mdl.effort import Greedy, Local, carry_out
+from fedslim.mdl.local_search import Segment, itemsets_of
 from fedslim.mdl.policy import Policy
 
 DB = builtin_database("encounters").take(range(300))

@@ -12,11 +12,11 @@ from test_engine_equals_twin import check_state, database, databases, policies, 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import Greedy, LocalSearch, Segment, itemsets_of
+from fedslim.mdl.effort import Greedy
+from fedslim.mdl.local_search import RUINS, Dice, Experience, LocalSearch, Segment, Standing, itemsets_of
 from fedslim.mdl.objective import EXACT
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import GoBack, Mark
-from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.summed import Sharded
 

@@ -12,8 +12,7 @@ from fedslim.data import PLANTED, builtin_database, builtin_members, generate, l
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl import effort as effort_module
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
-from fedslim.mdl.effort import Plan, TaskOutcome, best_of, carry_out, parts, plan
-from fedslim.mdl.local_search import Greedy, Local
+from fedslim.mdl.effort import Greedy, Local, Plan, TaskOutcome, best_of, carry_out, parts, plan
 from fedslim.mdl.objective import Bits
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.steps import SearchResult, TableEntry, Tally
@@ -177,11 +176,11 @@ def test_progress_guesses_the_time_left_from_how_fast_gains_fall():
 
 def test_warming_up_leaves_nothing_to_compile(public_data):
     """Otherwise the first run would pause in the middle without any explanation."""
-    from fedslim.mdl.kernels import array_table, counting, insertion, ranking, removal, vertical
+    from fedslim.mdl.kernels import array_table, counting, gain, insertion, ranking, removal
     from fedslim.mdl.mining import prepare
 
     def compiled():
-        modules = (array_table, counting, insertion, ranking, removal, vertical)
+        modules = (array_table, counting, gain, insertion, ranking, removal)
         kernels = [f for m in modules for f in vars(m).values() if hasattr(f, "signatures")]
         return [(f.__name__, list(f.signatures)) for f in kernels if f.__name__ != "cover_all"]
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twin import estimated_gain
 
 from fedslim.data import load
 from fedslim.mdl.kernels.ranking import log2_count
 from fedslim.mdl.objective import (
     code_length,
     description_length,
-    estimated_gain,
     log2,
     log2_table,
     standard_length,

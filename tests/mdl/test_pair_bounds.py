@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_engine_equals_twin import cascading, database, databases, policies
+from twin import estimated_gain
 
 from fedslim.errors import RunError
 from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
-from fedslim.mdl.objective import EXACT, estimated_gain, log2_table
+from fedslim.mdl.objective import EXACT, log2_table
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Change, CoUsages, SlotCounts, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from twin import estimated_gain
 
 from fedslim.data import TransactionDatabase
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.objective import description_length, estimated_gain, standard_lengths
+from fedslim.mdl.objective import description_length, standard_lengths
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import CoUsages, Insert, TryInsertions
 from fedslim.mdl.search import SlimSearch

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from twin import cover
+from twin import cover, estimated_gain
 
 from fedslim.data import TransactionDatabase, generate
 from fedslim.mdl import CodeTable, mine
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
-from fedslim.mdl.objective import EXACT, FREE, estimated_gain
+from fedslim.mdl.objective import EXACT, FREE
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.search import SlimSearch
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedslim.data import TransactionDatabase
-from fedslim.mdl.kernels.vertical import SupportIndex
+from fedslim.mdl.kernels.counting import SupportIndex
 
 
 @given(st.lists(st.sets(st.integers(0, 9)), max_size=200), st.data())

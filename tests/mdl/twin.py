@@ -9,7 +9,7 @@ from itertools import combinations
 from fedslim.mdl.objective import (
     EXACT,
     data_terms,
-    estimated_gain,
+    log2,
     model_terms,
     standard_length,
     standard_lengths,
@@ -27,6 +27,27 @@ def cover(transaction: frozenset[int], table: list[Itemset]) -> list[Itemset]:
             used.append(itemset)
             left.difference_update(itemset)
     return used + [(i,) for i in sorted(left)]
+
+
+def estimated_gain(
+    x: int, y: int, c: int, total: int, in_use: int, standard_x: float, standard_y: float, charge: float = EXACT
+) -> float:
+    """Return the bits saved if X ∪ Y replaced all `c` joint uses of X and Y and nothing else changed.
+
+    `total` is U and `in_use` the number of itemsets with a usage. A parent that vanishes saves its own share of
+    L(XY | ST), so only a parent that stays is charged. `kernels/gain.py` has the same sum, term by term.
+    """
+    x_left, y_left, total_left = x - c, y - c, total - c
+    in_use_left = in_use + 1 - (x_left == 0) - (y_left == 0)
+    data = (total * log2(total) - total_left * log2(total_left)) + (
+        ((x_left * log2(x_left) + y_left * log2(y_left)) + c * log2(c)) - (x * log2(x) + y * log2(y))
+    )
+    codes = (in_use * log2(total) - in_use_left * log2(total_left)) + (
+        ((log2(x_left) + log2(y_left)) + log2(c)) - (log2(x) + log2(y))
+    )
+    spelled_x = standard_x if x_left else 0.0
+    spelled_y = standard_y if y_left else 0.0
+    return (data + codes) - charge * (spelled_x + spelled_y)
 
 
 @dataclass

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from twin import estimated_gain
 
-from fedslim.mdl.objective import code_length, estimated_gain, standard_lengths
+from fedslim.mdl.objective import code_length, standard_lengths
 from fedslim.protocol import messages as m
 from fedslim.secagg import Ring
 from wire import FIGURE, VARIANTS, Line, databases, recorded, table_of

@@ -22,8 +22,8 @@ from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
 from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened
 from fedslim.errors import ProtocolError
-from fedslim.mdl.arrays import lengthen
 from fedslim.mdl.cover_state import NOTHING, CoverState
+from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

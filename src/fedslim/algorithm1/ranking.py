@@ -13,7 +13,7 @@ from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
 from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
 from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened, rehashed, unused_numbers
 from fedslim.errors import RunError
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.kernels.ranking import NEVER
 from fedslim.mdl.objective import log2
 

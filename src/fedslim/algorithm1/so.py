@@ -17,7 +17,7 @@ from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
 from fedslim.errors import ProtocolError
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table

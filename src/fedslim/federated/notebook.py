@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedslim.format import as_html, duration, size
-from fedslim.mdl.display import styled, table_html
+from fedslim.mdl.codetable import styled, table_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedslim.errors import RunError
-from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels import bounds, foreseeing
+from fedslim.mdl.kernels.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels.bounds import PairStore
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels import array_table, counting
 from fedslim.mdl.kernels.array_table import ArrayTable
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Lists, Work, zeros
-from fedslim.mdl.kernels.vertical import SupportIndex
+from fedslim.mdl.kernels.arrays import Covers, KeptArrays, Lists, Work, empty_lists, empty_work, lengthen
+from fedslim.mdl.kernels.counting import SupportIndex
 from fedslim.mdl.questions import Change, Changes, SlotCounts, flatten, join_changes
 from fedslim.mdl.table import WorkingTable
 
@@ -45,32 +44,12 @@ NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.in
 NO_CHANGES = flatten(())
 
 
-def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
-    """Return the lists of an empty table."""
-    lists: Lists = zeros(Lists, 1024, start=n_items + 1, key_start=n_items + 1)
-    return lists._replace(support=supports)
-
-
 def lists_for(lists: Lists, table: WorkingTable) -> Lists:
     """Return lists with room for the current elements of the table: the same ones if they have it."""
     if table.item_count <= len(lists.slots):
         return lists
     by_occurrence = ("slots", "key_slots", "keys")
     return lists._replace(**{f: lengthen(getattr(lists, f), table.item_count * 2) for f in by_occurrence})
-
-
-def empty_work(capacity: int, database: TransactionDatabase) -> Work:
-    """Return scratch memory for a table with `capacity` slots and the transactions of this database."""
-    longest = int(database.lengths.max(initial=0)) + 1
-    lengths = {"free_mask": WORDS, "available": WORDS, "n_hits": 1}
-    lengths |= dict.fromkeys(("marked", "probes", "bucket"), database.n_items)
-    lengths |= dict.fromkeys(("kept", "alive", "broken", "free", "before"), longest)
-    lengths |= dict.fromkeys(("hits", "pair"), database.transactions)
-    lengths |= dict.fromkeys(("group_hash", "group_tid", "group_count", "groups"), GROUP_PLACES)
-    work: Work = zeros(Work, capacity, **lengths)
-    work.group_tid[:] = NO_GROUP
-    work.bucket[:] = NO_ELEMENT
-    return work
 
 
 class CoverState:

@@ -14,8 +14,9 @@ from scipy.sparse import csr_array, issparse
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-from fedslim.mdl.cover_state import CoverState, empty_lists, empty_work, lists_for
+from fedslim.mdl.cover_state import CoverState, lists_for
 from fedslim.mdl.kernels import counting
+from fedslim.mdl.kernels.arrays import empty_lists, empty_work
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import code_length, log2_table, standard_length
 from fedslim.mdl.table import WorkingTable

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.local_search import Task
+    from fedslim.mdl.effort import Task
     from fedslim.mdl.search import SlimSearch
 
     Watch = Callable[[SlimSearch], Callable[[], None] | None]

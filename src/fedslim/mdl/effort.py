@@ -22,11 +22,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import drive
-from fedslim.mdl.local_search import Greedy, Local, LocalSearch, Patch, Segment, Task, itemsets_of
+from fedslim.mdl.local_search import (
+    ContinuedSearch,
+    Dice,
+    EagerContinuedSearch,
+    EagerLocalSearch,
+    Experience,
+    LocalSearch,
+    Patch,
+    Segment,
+    itemsets_of,
+)
 from fedslim.mdl.objective import EXACT, FREE
 from fedslim.mdl.policy import HIGHEST_EFFORT
 from fedslim.mdl.questions import Drop, Insert, Restart, Supports
-from fedslim.mdl.ruins import Experience
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Tally
 
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.driver import Stop
     from fedslim.mdl.eager_search import EagerSearch
     from fedslim.mdl.itemsets import Itemset
+    from fedslim.mdl.local_search import Table
     from fedslim.mdl.objective import Bits
     from fedslim.mdl.policy import Policy
     from fedslim.mdl.questions import Move, Question, Source
@@ -57,6 +67,46 @@ ITERATIONS = 400
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """How many times the chains meet at effort 3, and how many times more often with each further effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """A greedy search, from single items or from a table; with a seed, its steps have random widths."""
+
+    policy: Policy
+    start: Table = ()
+    seed: tuple[int, ...] = ()
+
+    def search(self, n_items: int) -> SlimSearch:
+        """Return a search that does this."""
+        return ContinuedSearch(n_items, self.policy, self.start, self._widths())
+
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerContinuedSearch(n_items, self.policy, self.start, self._widths())
+
+    def _widths(self) -> Dice | None:
+        return Dice(*self.seed) if self.seed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A segment of a local search; the seed is several numbers."""
+
+    policy: Policy
+    segment: Segment
+    seed: tuple[int, ...]
+
+    def search(self, n_items: int) -> LocalSearch:
+        """Return a search that does this."""
+        return LocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+
+    def eager_search(self, n_items: int) -> EagerSearch:
+        """Return a search that does this with few questions."""
+        return EagerLocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+
+
+Task = Greedy | Local
 
 
 @dataclass(frozen=True, slots=True)

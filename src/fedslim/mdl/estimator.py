@@ -24,6 +24,7 @@ from fedslim.data.encoding import ITEMS
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError, ParameterError
 from fedslim.format import as_html
+from fedslim.mdl.codetable import styled, table_html
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.mining import mine, prepare
 from fedslim.mdl.policy import WIDTH
@@ -121,8 +122,6 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         """Show the parameters, and the table once there is one."""
-        from fedslim.mdl.display import styled, table_html  # noqa: PLC0415  # for notebooks only
-
         return styled(f"<p>{as_html(repr(self))}</p>", table_html(self.table_) if hasattr(self, "table_") else "")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:

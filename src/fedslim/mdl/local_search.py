@@ -1,8 +1,12 @@
-"""Searches that continue from a table that was found before, and the tasks that they carry out.
+"""Searches that continue from a table that was found before.
 
 An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back:
 
     search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
+
+Which itemsets are taken out, a *ruin*, is chosen among several kinds. One that takes out much may lead to a much better
+table, and costs much more. What pays changes during a run and from data set to data set, so each kind is tried in
+proportion to what it has gained for its cost.
 
 It asks questions like the greedy search that it continues, and knows nothing of its source either. Going back covers
 nothing anew: the search and its source both return to the state that they have marked.
@@ -10,18 +14,21 @@ nothing anew: the search and its source both return to the state that they have 
 
 from __future__ import annotations
 
+import hashlib
 import math
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fedslim.mdl.arrays import KeptArrays
 from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.kernels.arrays import KeptArrays
 from fedslim.mdl.objective import log2, standard_length
 from fedslim.mdl.policy import MAX_WIDTH
 from fedslim.mdl.questions import GoBack, Insert, Mark, Remove, TryInsertions, TryRemovals, add_changes
-from fedslim.mdl.ruins import RUINS, Dice, Experience, Standing
 from fedslim.mdl.search import SlimSearch
 
 if TYPE_CHECKING:
@@ -50,6 +57,141 @@ SLACK = 5
 
 LATELY = 4
 """The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
+
+MEMORY = 0.95
+"""How much of what a kind gained and cost is remembered each time it is tried again."""
+
+LEAST = 0.5
+"""Each kind is tried at least this often, compared with the one that pays best."""
+
+One = TypeVar("One")
+
+
+# -- which itemsets to take out -------------------------------------------------------------------------------------
+
+
+class Dice:
+    """Random numbers that are the same with every version of Python, as only `random()` of a seeded generator is."""
+
+    def __init__(self, *seed: int) -> None:
+        digest = hashlib.sha256("/".join(map(str, seed)).encode()).digest()
+        self._random = random.Random(int.from_bytes(digest, "big"))  # noqa: S311  # not for secrets
+
+    def fraction(self) -> float:
+        """Return a number from 0 to below 1."""
+        return self._random.random()
+
+    def below(self, n: int) -> int:
+        """Return a whole number from 0 to n - 1."""
+        return int(self._random.random() * n)
+
+    def between(self, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        return least + self.below(most - least + 1)
+
+    def one_of(self, several: Sequence[One]) -> One:
+        """Return one of several."""
+        return several[self.below(len(several))]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An itemset of the table: its slot, items and usage."""
+
+    slot: int
+    items: Itemset
+    usage: int
+
+
+Ruin = Callable[[Sequence[Standing], Dice], list[Standing]]
+
+
+def few(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out a few itemsets, any."""
+    places = {dice.below(len(table)) for _ in range(dice.between(least, most))}
+    return [table[k] for k in sorted(places)]
+
+
+def similar(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out one itemset and those that have most in common with it."""
+    n, items = dice.between(least, most), set(dice.one_of(table).items)
+
+    def common(one: Standing) -> float:
+        both = len(items.intersection(one.items))
+        return both / (len(items) + len(one.items) - both)
+
+    return sorted(table, key=common, reverse=True)[:n]
+
+
+def related(table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out one itemset, its subsets and its supersets."""
+    items = set(dice.one_of(table).items)
+    return [one for one in table if items.issuperset(one.items) or items.issubset(one.items)]
+
+
+def having(share: float, table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out this share of the itemsets with one item."""
+    item = dice.one_of(dice.one_of(table).items)
+    return [one for one in table if item in one.items and dice.fraction() < share]
+
+
+def rarest(least: int, most: int, table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out itemsets that are used least, with some chance for others."""
+    n = dice.between(least, most)
+    luck = {one.slot: one.usage * (0.5 + dice.fraction()) for one in table}
+    return sorted(table, key=lambda one: luck[one.slot])[:n]
+
+
+def scattered(share: float, table: Sequence[Standing], dice: Dice) -> list[Standing]:
+    """Take out this share of the table, anywhere."""
+    return [one for one in table if dice.fraction() < share]
+
+
+RUINS: tuple[Ruin, ...] = (
+    *[partial(few, *limits) for limits in ((1, 2), (3, 5))],
+    *[partial(similar, *limits) for limits in ((2, 5), (6, 15), (16, 60))],
+    related,
+    *[partial(having, share) for share in (0.3, 0.8)],
+    partial(rarest, 2, 20),
+    *[partial(scattered, share) for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)],
+)
+
+
+@dataclass(slots=True)
+class Experience:
+    """What each kind of ruin has gained, in bits, and cost, in itemsets taken out and candidates tried."""
+
+    gained: list[float] = field(default_factory=lambda: [0.0] * len(RUINS))
+    cost: list[float] = field(default_factory=lambda: [0.0] * len(RUINS))
+
+    def choose(self, dice: Dice) -> int:
+        """Choose a kind, in proportion to what it gains for its cost; one that was not tried yet counts as the best."""
+        rates = [g / c if c > 0 else None for g, c in zip(self.gained, self.cost, strict=True)]
+        top = max([r for r in rates if r is not None], default=0.0)
+        if top == 0.0:
+            return dice.below(len(RUINS))
+        weights = [top if r is None else max(r, LEAST * top) for r in rates]
+        left = dice.fraction() * sum(weights)
+        for kind, weight in enumerate(weights):
+            left -= weight
+            if left < 0:
+                return kind
+        return len(RUINS) - 1
+
+    def learn(self, kind: int, gained: float, cost: float) -> None:
+        """Take in how one ruin went."""
+        self.gained[kind] = MEMORY * self.gained[kind] + gained
+        self.cost[kind] = MEMORY * self.cost[kind] + cost
+
+    @staticmethod
+    def mean(several: Sequence[Experience]) -> Experience:
+        """Return the mean of what several chains have learned."""
+        gained = zip(*[one.gained for one in several], strict=True)
+        cost = zip(*[one.cost for one in several], strict=True)
+        return Experience([sum(g) / len(several) for g in gained], [sum(c) / len(several) for c in cost])
+
+
+# -- the searches ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,43 +423,3 @@ class EagerLocalSearch(LocalSearch, EagerSearch):
     def _go_back(self) -> Generator[Question, Any, None]:
         yield from super()._go_back()
         self._last = self._marked_last.copy()
-
-
-@dataclass(frozen=True, slots=True)
-class Greedy:
-    """A greedy search, from single items or from a table; with a seed, its steps have random widths."""
-
-    policy: Policy
-    start: Table = ()
-    seed: tuple[int, ...] = ()
-
-    def search(self, n_items: int) -> SlimSearch:
-        """Return a search that does this."""
-        return ContinuedSearch(n_items, self.policy, self.start, self._widths())
-
-    def eager_search(self, n_items: int) -> EagerSearch:
-        """Return a search that does this with few questions."""
-        return EagerContinuedSearch(n_items, self.policy, self.start, self._widths())
-
-    def _widths(self) -> Dice | None:
-        return Dice(*self.seed) if self.seed else None
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """A segment of a local search; the seed is several numbers."""
-
-    policy: Policy
-    segment: Segment
-    seed: tuple[int, ...]
-
-    def search(self, n_items: int) -> LocalSearch:
-        """Return a search that does this."""
-        return LocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
-
-    def eager_search(self, n_items: int) -> EagerSearch:
-        """Return a search that does this with few questions."""
-        return EagerLocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
-
-
-Task = Greedy | Local

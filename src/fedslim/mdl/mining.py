@@ -23,7 +23,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.crew import Crew
 from fedslim.mdl.driver import Progress, Stop, Trend, drive
 from fedslim.mdl.effort import CHAINS, STARTS, WIDTHS, EffortSearch, best_of, carry_out, parts, plan
-from fedslim.mdl.kernels.vertical import SupportIndex
+from fedslim.mdl.kernels.counting import SupportIndex
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.crew import Watch
     from fedslim.mdl.driver import Search
-    from fedslim.mdl.effort import Plan, TaskOutcome
+    from fedslim.mdl.effort import Plan, Task, TaskOutcome
     from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.local_search import Task
     from fedslim.mdl.policy import Order
     from fedslim.mdl.questions import Question, Source
     from fedslim.mdl.steps import SearchResult

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import KeptArrays, lengthen
-from fedslim.mdl.kernels import ranking, rejected
-from fedslim.mdl.kernels.arrays import zeros
+from fedslim.mdl.kernels import gain, ranking
+from fedslim.mdl.kernels.arrays import KeptArrays, lengthen, zeros
+from fedslim.mdl.kernels.gain import Rejected
 from fedslim.mdl.kernels.ranking import Choice, Known, PairRows, TableFacts, Totals
-from fedslim.mdl.kernels.rejected import Rejected
 from fedslim.mdl.objective import log2
 from fedslim.mdl.questions import SlotCounts
 
@@ -189,9 +188,7 @@ class CandidateRanking:
         """Do not propose this pair again until one of its three counts changes."""
         if self._rejected_count * 2 >= len(self._rejected.key):
             self.widen()
-        self._rejected_count += rejected.reject(
-            candidate.x, candidate.y, candidate.together, self._facts, self._rejected
-        )
+        self._rejected_count += gain.reject(candidate.x, candidate.y, candidate.together, self._facts, self._rejected)
         self._rows.exact[candidate.x] = ranking.NEVER
         self._rows.exact[candidate.y] = ranking.NEVER
 
@@ -208,12 +205,12 @@ class CandidateRanking:
 
     def was_rejected(self, candidate: Candidate) -> bool:
         """Return whether a candidate was rejected before, with other counts: then it most likely will be again."""
-        return bool(rejected.was_rejected(candidate.x, candidate.y, self._facts, self._rejected))
+        return bool(gain.was_rejected(candidate.x, candidate.y, self._facts, self._rejected))
 
     def widen(self) -> None:
         """Make the table of rejected candidates larger."""
         larger = _empty_rejected(len(self._rejected.key) * 4)
-        rejected.rehash(self._rejected, larger)
+        gain.rehash(self._rejected, larger)
         self._rejected = larger
 
     def warm_up(self) -> None:

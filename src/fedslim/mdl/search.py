@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fedslim.mdl import questions as q
-from fedslim.mdl.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.mdl.arrays import KeptArrays, lengthen
 from fedslim.mdl.itemsets import order_key
-from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements
+from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements, KeptArrays, lengthen
 from fedslim.mdl.kernels.counting import move_down, move_up
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ def discovery_gap(
 
 def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> list[int]:
     """Return the support of each itemset; 0 if the vocabulary lacks one of its labels."""
-    from fedslim.mdl.kernels.vertical import SupportIndex  # noqa: PLC0415  # only counting needs numba
+    from fedslim.mdl.kernels.counting import SupportIndex  # noqa: PLC0415  # only counting needs numba
 
     index = SupportIndex(database)
     ids = {label: i for i, label in enumerate(database.vocabulary)}

@@ -10,7 +10,7 @@ import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from fedslim.mdl.display import frame_of
+from fedslim.mdl.codetable import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

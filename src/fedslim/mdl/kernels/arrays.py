@@ -1,4 +1,4 @@
-"""The typed arrays that the kernels share, grouped by what they describe.
+"""The typed arrays that the kernels share, grouped by what they describe; arrays that grow, and copies of arrays.
 
 A *slot* is the number of an element of the working code table: singletons have the slots `0 … n_items - 1`
 (slot = item), other itemsets the slots above; a freed slot is used again.
@@ -6,12 +6,19 @@ A *slot* is the number of an element of the working code table: singletons have 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from numba import types
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedslim.data import TransactionDatabase
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 LAST_RANK = 1 << 30
 """Singletons come last in the cover order: the rank of item `i` is LAST_RANK + i."""
@@ -134,3 +141,56 @@ class State(NamedTuple):
     lists: Lists
     covers: Covers
     work: Work
+
+
+def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
+    """Return the lists of an empty table."""
+    lists: Lists = zeros(Lists, 1024, start=n_items + 1, key_start=n_items + 1)
+    return lists._replace(support=supports)
+
+
+def empty_work(capacity: int, database: TransactionDatabase) -> Work:
+    """Return scratch memory for a table with `capacity` slots and the transactions of this database."""
+    longest = int(database.lengths.max(initial=0)) + 1
+    lengths = {"free_mask": WORDS, "available": WORDS, "n_hits": 1}
+    lengths |= dict.fromkeys(("marked", "probes", "bucket"), database.n_items)
+    lengths |= dict.fromkeys(("kept", "alive", "broken", "free", "before"), longest)
+    lengths |= dict.fromkeys(("hits", "pair"), database.transactions)
+    lengths |= dict.fromkeys(("group_hash", "group_tid", "group_count", "groups"), GROUP_PLACES)
+    work: Work = zeros(Work, capacity, **lengths)
+    work.group_tid[:] = NO_GROUP
+    work.bucket[:] = NO_ELEMENT
+    return work
+
+
+def lengthen(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:
+    """Return a longer copy of an array, padded with `fill`."""
+    new = np.full((length, *array.shape[1:]), fill, array.dtype)
+    new[: len(array)] = array
+    return new
+
+
+class KeptArrays:
+    """Copies of some arrays, to return to a former state; their memory is used again for the next copies."""
+
+    def __init__(self) -> None:
+        self._memory: list[NDArray[Any]] = []
+        self._copies: list[NDArray[Any]] = []
+
+    def keep(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Copy these arrays, or the parts of them that matter."""
+        if not self._memory:
+            self._memory = [np.empty(0, a.dtype) for a in arrays]
+        self._copies = []
+        for k, array in enumerate(arrays):
+            if self._memory[k].size < array.size:
+                # Touching new memory costs more than copying, so there is room for more.
+                self._memory[k] = np.empty(array.size + array.size // 4, array.dtype)
+            copy = self._memory[k][: array.size].reshape(array.shape)
+            np.copyto(copy, array)
+            self._copies.append(copy)
+
+    def put_back(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Copy everything back to where it was; an array may have become longer, and keeps what comes after."""
+        for copy, array in zip(self._copies, arrays, strict=True):
+            array[: len(copy)] = copy

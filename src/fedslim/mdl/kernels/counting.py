@@ -1,13 +1,22 @@
-"""Filling lists, counting co-usages, and covering transactions from scratch."""
+"""Filling lists, counting co-usages and supports, and covering transactions from scratch."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels import cover
-from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Work
+from fedslim.mdl.kernels.arrays import WORDS, Covers, Elements, Lists, Vertical, Work
 from fedslim.mdl.kernels.cover import EMPTY, NONE, NOT, ONCE, first_at
+
+if TYPE_CHECKING:
+    from fedslim.data import TransactionDatabase
+    from fedslim.mdl.itemsets import Itemset
+
+COMMON = 32
+"""An item in at least 1/32 of the transactions gets a bitmap, which is then no larger than a list of int32."""
 
 
 @inlined
@@ -79,35 +88,9 @@ def take_from_lists(z: int, elements: Elements, lists: Lists) -> None:
 
 @njit
 def fill_lists(order: np.ndarray, elements: Elements, lists: Lists) -> None:
-    """Fill `lists` from the slots in cover order."""
-    start, key_start, support = lists.start, lists.key_start, lists.support
-    start[:] = 0
-    key_start[:] = 0
-    keys = lists.keys
+    """Fill `lists`, which are empty, from the slots in cover order."""
     for k in range(len(order)):
-        s = np.int64(order[k])
-        for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            start[np.int64(elements.items[j]) + 1] += 1
-        key = _key_of(s, elements, support)
-        keys[k] = key
-        key_start[key + 1] += 1
-    for i in range(1, len(start)):
-        start[i] += start[i - 1]
-        key_start[i] += key_start[i - 1]
-    # start[i] is now where item i begins; use it as the write position, then shift it back.
-    for k in range(len(order)):
-        s = np.int64(order[k])
-        for j in range(elements.start[s], elements.start[s] + elements.size[s]):
-            item = np.int64(elements.items[j])
-            lists.slots[start[item]] = s
-            start[item] += 1
-        lists.key_slots[key_start[keys[k]]] = s
-        key_start[keys[k]] += 1
-    for i in range(len(start) - 1, 0, -1):
-        start[i] = start[i - 1]
-        key_start[i] = key_start[i - 1]
-    start[0] = 0
-    key_start[0] = 0
+        add_to_lists(np.int64(order[k]), elements, lists)
 
 
 @njit
@@ -239,3 +222,95 @@ def cover_all(
             slots[end] = work.free[k]
             end += 1
         ends[t] = end
+
+
+@njit
+def fill_vertical(offsets: np.ndarray, items: np.ndarray, position: np.ndarray, vertical: Vertical) -> None:
+    """Fill bitmaps and lists; `position` is a copy of vertical.start, which is overwritten."""
+    for t in range(len(offsets) - 1):
+        word = t >> 6
+        bit = np.uint64(1) << np.uint64(t & 63)
+        for j in range(offsets[t], offsets[t + 1]):
+            item = items[j]
+            if vertical.row[item] >= 0:
+                vertical.bitmaps[vertical.row[item], word] |= bit
+            else:
+                vertical.tids[position[item]] = t
+                position[item] += 1
+
+
+@inlined
+def _population(x: np.uint64) -> int:
+    """Return the number of bits set in a word."""
+    x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@inlined
+def _in_list(t: int, low: int, high: int, tids: np.ndarray) -> bool:
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if tids[middle] < t:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and tids[low] == t
+
+
+@njit
+def count_support(itemset: np.ndarray, vertical: Vertical) -> int:
+    """Count the transactions that contain all items of a non-empty itemset."""
+    row, bitmaps, start, tids = vertical.row, vertical.bitmaps, vertical.start, vertical.tids
+    rarest = -1
+    for item in itemset:
+        if row[item] < 0 and (rarest < 0 or start[item + 1] - start[item] < start[rarest + 1] - start[rarest]):
+            rarest = item
+    total = 0
+    if rarest < 0:
+        for word in range(bitmaps.shape[1]):
+            bits = bitmaps[row[itemset[0]], word]
+            for item in itemset[1:]:
+                bits &= bitmaps[row[item], word]
+            total += _population(bits)
+        return total
+    for k in range(start[rarest], start[rarest + 1]):
+        t = tids[k]
+        inside = True
+        for item in itemset:
+            if item == rarest:
+                continue
+            if row[item] >= 0:
+                inside = (bitmaps[row[item], t >> 6] >> np.uint64(t & 63)) & np.uint64(1) != np.uint64(0)
+            else:
+                inside = _in_list(t, start[item], start[item + 1], tids)
+            if not inside:
+                break
+        total += inside
+    return total
+
+
+class SupportIndex:
+    """Which transactions contain an item: bitmaps of common items and lists of rare ones, linear in the data."""
+
+    def __init__(self, database: TransactionDatabase) -> None:
+        supports = database.supports
+        common = supports * COMMON >= max(database.transactions, 1)
+        start = np.zeros(database.n_items + 1, np.int64)
+        np.cumsum(np.where(common, 0, supports), out=start[1:])
+        self.vertical = Vertical(
+            np.where(common, np.cumsum(common) - 1, -1).astype(np.int64),
+            np.zeros((int(common.sum()), (database.transactions + 63) // 64), np.uint64),
+            start,
+            np.zeros(int(start[-1]), np.int32),
+        )
+        self._transactions = database.transactions
+        fill_vertical(database.offsets, database.items, start.copy(), self.vertical)
+
+    def support(self, itemset: Itemset) -> int:
+        """Return in how many transactions all items of the itemset occur; the empty itemset is in all of them."""
+        if not itemset:
+            return self._transactions
+        return int(count_support(np.array(itemset, np.int64), self.vertical))

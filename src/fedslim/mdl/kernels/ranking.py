@@ -18,8 +18,7 @@ import numpy as np
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import Float64s, Int32s, Int64s, UInt8s
-from fedslim.mdl.kernels.gain import log2_count, pair_gain, total_parts
-from fedslim.mdl.kernels.rejected import Rejected, is_rejected
+from fedslim.mdl.kernels.gain import Rejected, is_rejected, log2_count, pair_gain, total_parts
 
 NEVER = np.int64(-1)
 
@@ -96,7 +95,7 @@ class Known(NamedTuple):
 
 @inlined
 def estimate(a: int, b: int, c: int, facts: TableFacts, now: Totals) -> float:
-    """The twin of objective.estimated_gain."""
+    """See `pair_gain`."""
     if facts.part_version[c] != now.version:
         facts.data_part[c], facts.log_left[c] = total_parts(now.total, now.total_log, c)
         facts.part_version[c] = now.version
