@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.labels import plain_rows
+from fedslim.data.parsing import plain_rows
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from fedslim.data.encoding import Encoding
 
-ItemArray = np.int32
-"""Type of item ids: room for 2^31 items in half the memory of int64."""
+ItemArray = np.int32  # type of item ids: room for 2^31 items in half the memory of int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 20
-"""How many column names a message lists."""
+_NAMED = 20  # how many column names a message lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,7 @@ class Encoding:
         return cls(plain["kind"], tuple(plain["columns"]), cuts, tuple(plain["ignored"]), tuple(plain["missing"]))
 
 
-ITEMS = Encoding("items")
-"""The encoding of lists of items."""
+ITEMS = Encoding("items")  # the encoding of lists of items
 
 
 def encode_table(

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LARGEST_ITEM = 2**63 - 1
-"""The largest item number: they are read as signed 64-bit integers."""
-
-_SAFE_DIGITS = 18
-"""Numbers with this many digits always fit 64 bits; longer ones are checked one by one."""
+LARGEST_ITEM = 2**63 - 1  # the largest item number: they are read as signed 64-bit integers
+_SAFE_DIGITS = 18  # numbers with this many digits always fit 64 bits; longer ones are checked one by one
 
 _BLANK, _DIGIT, _OTHER = 0, 1, 2
 _KIND = np.full(256, _OTHER, np.uint8)

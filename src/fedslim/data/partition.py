@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     Itemset = tuple[int, ...]
 
-PER_MEMBER = 3
-"""Maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones."""
-
+PER_MEMBER = 3  # maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones
 MOST_ALIKE = (0.5, 0.75, 1.0)
 """Two dominant itemsets are diverse if their Jaccard similarity |X ∩ Y| / |X ∪ Y| is at most the first of these.
 
@@ -76,7 +74,7 @@ class Partition:
         }
 
 
-# -- the schemes -------------------------------------------------------------------------------------------------------
+# -- the schemes ------------------------------------------------------------------------------------------------------
 
 
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
@@ -167,7 +165,7 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
 
 
-# -- sizes -------------------------------------------------------------------------------------------------------------
+# -- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def _apportion(total: int, weights: Sequence[int]) -> list[int]:
@@ -237,7 +235,7 @@ def _uniform(stream: np.random.Generator) -> Decimal:
     return Decimal(1.0 - stream.random())
 
 
-# -- assignment --------------------------------------------------------------------------------------------------------
+# -- assignment -------------------------------------------------------------------------------------------------------
 
 
 def _deal(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
@@ -271,7 +269,7 @@ def _stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, purpose]))
 
 
-# -- dominant itemsets -------------------------------------------------------------------------------------------------
+# -- dominant itemsets ------------------------------------------------------------------------------------------------
 
 
 def _deal_itemsets(
@@ -385,7 +383,7 @@ def _within_room(
     return assignment
 
 
-# -- parameter checks --------------------------------------------------------------------------------------------------
+# -- parameter checks -------------------------------------------------------------------------------------------------
 
 
 def check_member_count(db: TransactionDatabase, members: Any) -> int:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 16 * 2**20
 """Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""
 
-CHUNK = 4 * 2**20
-"""Bytes to read at a time: large enough for vectorised parsing, small compared with large data sets."""
-
+CHUNK = 4 * 2**20  # bytes to read at a time: large enough for vectorised parsing, small compared with large data sets
 GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 

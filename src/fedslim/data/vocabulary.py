@@ -25,9 +25,9 @@ import numpy as np
 
 from fedslim.data.atomic import creating, make_folder_for, replacing
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
-from fedslim.data.delimited import TAB, records
 from fedslim.data.documents import Format
-from fedslim.data.labels import unwritable
+from fedslim.data.parsing import unwritable
+from fedslim.data.records import TAB, records
 from fedslim.data.textstream import real_path, text_lines, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
 
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 32
-ID_BYTES = 16
-"""For a billion labels, the probability that any two have the same id is 2^-69."""
+ID_BYTES = 16  # for a billion labels, the probability that any two have the same id is 2^-69
 FINGERPRINT_BYTES = 8
 DIGEST_BYTES = 32
 
@@ -51,8 +50,7 @@ DIGEST = b"fedslim vocab 1"
 SECRET_FORMAT, SECRET_VERSION = "fedslim-item-secret", "1"
 FORMAT, VERSION = "fedslim-vocabulary", 1
 MAX_ITEMS = 10_000_000
-MAX_BYTES = 1 << 29
-"""Maximum size of a vocabulary file: room for `MAX_ITEMS` ids, one per line."""
+MAX_BYTES = 1 << 29  # maximum size of a vocabulary file: room for `MAX_ITEMS` ids, one per line
 MAX_SECRET_BYTES = 4096
 
 _FIELDS = 4

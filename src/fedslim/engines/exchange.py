@@ -34,20 +34,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JOIN = b""
-"""Delivered in place of a frame: join, or join again."""
-
+JOIN = b""  # delivered in place of a frame: join, or join again
 WORKING = b"\0"
 """As a reply: the answer is not ready yet. Delivered in place of a frame: ask for that answer again."""
 
-PATIENCE = 5.0
-"""Seconds after which a site that is still computing replies `WORKING`."""
-
+PATIENCE = 5.0  # seconds after which a site that is still computing replies `WORKING`
 MAX_CALL_SECONDS = 20.0
 """Maximum seconds for a call. A site replies sooner, if only that it is working; otherwise it is gone."""
 
-TRY_EVERY = 1.0
-"""Seconds between two attempts to reach a disconnected member."""
+TRY_EVERY = 1.0  # seconds between two attempts to reach a disconnected member
 
 
 class Broken(RunError):  # noqa: N818  # not necessarily an error

@@ -35,14 +35,11 @@ EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 AT_SERVER, AT_SITE = (SERVER_CLASS, CONTROLLER), (MEMBER_CLASS, EXECUTOR)
 """The classes that NVFlare loads for a job of fedslim."""
 
-RESERVED = "server"
-"""NVFlare's name for its server; no site may have the same name."""
+RESERVED = "server"  # NVFlare's name for its server; no site may have the same name
 
 RESOURCES, DEFAULT_RESOURCES = "resources.json", "resources.json.default"
 ALLOWED = "class_allow_list"
-SYNC = 300.0
-"""Seconds for the processes of all sites to start."""
-
+SYNC = 300.0  # seconds for the processes of all sites to start
 FEWEST_THREADS = 16
 
 

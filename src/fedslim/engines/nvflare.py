@@ -35,8 +35,7 @@ from fedslim.settings.federation_file import FederationFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RESULTS = "fedslim"
-"""The results folder in the job's folder at the server; it is part of a downloaded job."""
+RESULTS = "fedslim"  # the results folder in the job's folder at the server; it is part of a downloaded job
 
 STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
 """Commands to a running job: `fedslim nvflare stop` and `fedslim nvflare status`."""

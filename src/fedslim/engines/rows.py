@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_LOST = 5
-"""How often a worker may be lost while it does one thing."""
+MAX_LOST = 5  # how often a worker may be lost while it does one thing
 
 READING_BYTES, ENCODING_BYTES, STATE_BYTES = 40, 90, 40
 """The memory of a worker: for each cell of files to read, and for each item occurrence to encode and to search.

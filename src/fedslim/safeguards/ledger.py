@@ -43,12 +43,9 @@ FORMAT, VERSION = "fedslim-member-ledger", 1
 MAX_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 MAX_REASON = 500
-FEWEST_APART = 2
-"""Fewest members by which two sets may differ, on each side on which they differ at all."""
-
+FEWEST_APART = 2  # fewest members by which two sets may differ, on each side on which they differ at all
 _MAX_NAMED = 10
-MAX_PREPARATIONS = 3
-"""Preparations on the same data: in each, a lying server could choose other values to count."""
+MAX_PREPARATIONS = 3  # preparations on the same data: in each, a lying server could choose other values to count
 _SNAPSHOT, _TABLE, _LABEL = b"fedslim data 1", b"fedslim table 1", b"fedslim label 1"
 
 Time = Annotated[datetime, Meta(tz=True)]

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 _NAMED = 20
 logger = logging.getLogger(__name__)
-IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
-"""A header with a unit, such as `hb (g/L)`."""
+IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")  # a header with a unit, such as `hb (g/L)`
 
 
 @dataclass(frozen=True, slots=True)

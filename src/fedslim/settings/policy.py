@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 FILE = "policy.toml"
 LEDGER = "ledger.json"
 
-SHARED = ("none", "members", "server")
-"""Who may learn labels, from the fewest to the most."""
+SHARED = ("none", "members", "server")  # who may learn labels, from the fewest to the most
 
 
 def _variants(value: Any) -> tuple[str, ...]:

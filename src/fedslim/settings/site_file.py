@@ -18,8 +18,7 @@ from fedslim.settings.policy import MemberPolicy
 from fedslim.toml import values
 from fedslim.toml.keys import SettingsFile, key, optional_key
 
-FILE = "fedslim-site.toml"
-"""In the folder `local` of a site's NVFlare workspace."""
+FILE = "fedslim-site.toml"  # in the folder `local` of a site's NVFlare workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-MAX_BYTES = 1 << 19
-"""Enough for the longest list of members, and comments."""
-
+MAX_BYTES = 1 << 19  # enough for the longest list of members, and comments
 MAX_DOTS = 100
 """Per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key."""
 

@@ -19,18 +19,10 @@ from fedslim.data.database import first_repeat
 
 Check = Callable[[Any], Any]
 
-MAX_SHOWN = 60
-"""Characters of a wrong value that are quoted."""
-
-MAX_WIDE = 1 << 64
-"""Larger numbers are not written out: Python refuses to convert very long ones to text."""
-
-MAX_NUMBER = 1e300
-"""Larger numbers are no measurements."""
-
-GROUPED = 1_000_000
-"""Numbers from here on are written with digit separators."""
-
+MAX_SHOWN = 60  # characters of a wrong value that are quoted
+MAX_WIDE = 1 << 64  # larger numbers are not written out: Python refuses to convert very long ones to text
+MAX_NUMBER = 1e300  # larger numbers are no measurements
+GROUPED = 1_000_000  # numbers from here on are written with digit separators
 MEMBER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_HOST_LENGTH = 253
 MAX_PORT = 65535

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-NEXT_KEY = "next-key.pem"
-"""A new key without a certificate yet; the old key stays in use until then."""
+NEXT_KEY = "next-key.pem"  # a new key without a certificate yet; the old key stays in use until then
 
 
 class Requested(NamedTuple):

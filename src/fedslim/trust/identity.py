@@ -260,8 +260,7 @@ KEY, CERTIFICATE, AUTHORITY, REVOCATIONS = "key.pem", "certificate.pem", "ca.pem
 
 DERIVED_LABEL = b"fedslim derived key v1: "
 
-EARLY = timedelta(days=30)
-"""Warn at most this long before the expiry, and only in the last third of the lifetime."""
+EARLY = timedelta(days=30)  # warn at most this long before the expiry, and only in the last third of the lifetime
 
 
 @dataclass(frozen=True, slots=True)

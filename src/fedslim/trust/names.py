@@ -18,9 +18,7 @@ from fedslim.errors import ParameterError
 MAX_NAME_LENGTH = 63
 MAX_HOST_LENGTH = 253
 MAX_HOSTS = 100
-MAX_CA_NAME_LENGTH = 64
-"""The limit of X.509 for a common name."""
-
+MAX_CA_NAME_LENGTH = 64  # the limit of X.509 for a common name
 Host: TypeAlias = str | IPv4Address | IPv6Address
 Hosts: TypeAlias = Iterable[Host]
 
