@@ -145,10 +145,11 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         distinct, codes = np.unique(values, return_inverse=True)
         return distinct, codes
     base = values.dtype.type(low)
+    places = values - base
     present = np.zeros(high - low + 1, bool)
-    present[values - base] = True
+    present[places] = True
     rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(present).astype(values.dtype) + base, rank[values - base]
+    return np.flatnonzero(present).astype(values.dtype) + base, rank[places]
 
 
 def text_of_value(value: Any) -> str:

@@ -53,12 +53,12 @@ class TransactionDatabase:
     duplicates_removed: int = 0
     name: str = "data"
     encoding: Encoding | None = None  # how the rows of a table became items; None for lists of items
-    _supports: NDArray[np.int64] = field(init=False, repr=False)
+    supports: NDArray[np.int64] = field(init=False, repr=False)  # of each item of the vocabulary
 
     def __post_init__(self) -> None:
         _check_arrays(self.offsets, self.items, self.vocabulary)
         supports = np.bincount(self.items, minlength=len(self.vocabulary)).astype(np.int64)
-        object.__setattr__(self, "_supports", supports)
+        object.__setattr__(self, "supports", supports)
         for array in (self.offsets, self.items, supports):
             array.setflags(write=False)
 
@@ -191,11 +191,6 @@ class TransactionDatabase:
     def occurrences(self) -> int:
         """The number of (transaction, item) pairs, which determines memory and time."""
         return len(self.items)
-
-    @property
-    def supports(self) -> NDArray[np.int64]:
-        """The support of each item of the vocabulary."""
-        return self._supports
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -107,13 +107,11 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def blocks(
-    path: str | os.PathLike[str], *, line_limit: int | None = None, encoding: str | None = None
-) -> Iterator[Block]:
+def blocks(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[Block]:
     """Yield blocks of complete lines in UTF-8; normalise line ends, drop a byte order mark, and reject NUL bytes."""
     path = Path(path)
     first_line = 1
-    for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit, encoding):
+    for data in _whole_lines(path, LINE_LIMIT, encoding):
         text = data.removeprefix(_BOM) if first_line == 1 else data
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -197,6 +195,6 @@ def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int)
 
 def text_lines(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file, in UTF-8 if no encoding is given, each with its newline."""
-    for block in blocks(path, encoding=encoding):
+    for block in blocks(path, encoding):
         # Not splitlines(), which also splits at form feeds and other characters that are content here.
         yield from (line + "\n" for line in explain_decoding(path, block.data, block.first_line)[:-1].split("\n"))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from fedslim.data.atomic import creating, make_folder_for, replacing
+from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
 from fedslim.data.documents import Format
 from fedslim.data.parsing import unwritable
@@ -236,14 +236,8 @@ class Vocabulary:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, one id per line, without labels; equal vocabularies give equal files."""
-        path = real_path(path)
-        make_folder_for(path)
-        head = f'{{\n  "format": "{FORMAT}",\n  "version": {VERSION},\n  "fingerprint": "{self.fingerprint}",\n'
-        with replacing(path) as (stream, _):
-            stream.write(head.encode() + b'  "items": [')
-            for place, item in enumerate(self.ids):
-                stream.write(b'%s\n    "%s"' % (b"," if place else b"", item.hex().encode()))
-            stream.write(b"\n  ]\n}\n" if self.ids else b"]\n}\n")
+        items = [item.hex() for item in self.ids]
+        FILES.write(real_path(path), _VocabularyFile(FORMAT, VERSION, self.fingerprint, items), private=False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Vocabulary:

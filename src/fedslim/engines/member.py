@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
-from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
-from fedslim.engines.server import AGAIN
+from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
 from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
 from fedslim.federated.accounting import CODE_TABLE, save_results

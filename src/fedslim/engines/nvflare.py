@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 from nvflare.collab import collab
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.member import SiteMember
-from fedslim.engines.server import Serving
+from fedslim.engines.server import Broken, Collected, Serving
 from fedslim.engines.startup_kit import KitCheck
 from fedslim.errors import RunError
 from fedslim.federated.folder import find_preparation

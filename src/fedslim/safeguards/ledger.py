@@ -93,10 +93,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: Time
     last: Time
     runs: Annotated[int, Meta(ge=1)]
-    run: Hex
-    """The last run, so that it is not counted again when the member resumes it."""
-    preparations: Annotated[int, Meta(ge=0)] = 0
-    """How many of the runs were preparations."""
+    run: Hex  # the last run, so that it is not counted again when the member resumes it
+    preparations: Annotated[int, Meta(ge=0)] = 0  # how many of the runs were preparations
 
     @property
     def about(self) -> tuple[str, str, list[str]]:

@@ -71,8 +71,7 @@ class Conformed:
             if column.name not in taken:
                 self.report.append(ColumnReport(None, column.name, "ignore", "nothing: not in the schema"))
 
-    rows: int
-    """The number of transactions."""
+    rows: int  # the number of transactions
 
     def values(self, column: str) -> NDArray[np.float64]:
         """Return the numbers of an open column, in the schema's unit, without missing ones."""

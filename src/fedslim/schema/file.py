@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.data.encoding import Encoding
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
@@ -174,10 +174,7 @@ class Schema:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the schema, in place of an existing file."""
-        path = real_path(path)
-        make_folder_for(path)
-        with replacing(path) as (stream, _):
-            stream.write(self.text().encode())
+        write_whole(real_path(path), self.text().encode())
 
 
 @dataclass(frozen=True, slots=True)

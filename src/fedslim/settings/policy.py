@@ -133,8 +133,7 @@ class MemberPolicy(SettingsFile):
         "the value that `fedslim policy init` writes. Relative paths start at the folder of this file."
     )
 
-    written: bool = True
-    """Whether the file exists; otherwise the strict defaults apply."""
+    written: bool = True  # whether the file exists; otherwise the strict defaults apply
     policy: Allowed
     results: KeptResults
     ledger: LedgerPlace

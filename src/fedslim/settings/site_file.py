@@ -96,13 +96,6 @@ class SiteFile(SettingsFile):
         "change it. Relative paths start at the folder of this file. To set an optional key that is commented out, "
         "remove the # in front of it."
     )
-    REMOVED: ClassVar = {
-        "allow": (
-            "this table has moved to its own file; create it with `fedslim policy init policy.toml` in this folder, "
-            "set your limits there (smallest_group is now min_count), and remove [allow] here"
-        )
-    }
-
     site: Itself
     data: Data
     items: SiteItems

@@ -23,7 +23,6 @@ import tomllib
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fedslim.data.atomic import creating, make_folder_for
@@ -68,14 +67,9 @@ class SettingsFile:
     """A file of settings, read and checked; its paths are absolute. A subclass has a field for each table."""
 
     TABLES: ClassVar[Mapping[str, Any]]
-    WHAT: ClassVar[str]
-    """The kind of file, in messages."""
-    BEGIN: ClassVar[str]
-    """The command that writes a new file."""
-    ABOUT: ClassVar[str]
-    """What a new file begins with."""
-    REMOVED: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Tables of older releases, and what to do about them."""
+    WHAT: ClassVar[str]  # the kind of file, in messages
+    BEGIN: ClassVar[str]  # the command that writes a new file
+    ABOUT: ClassVar[str]  # what a new file begins with
 
     path: Path
 
@@ -97,8 +91,6 @@ class SettingsFile:
         """Do the same with the content of a file that is, or will be, at `path`."""
         given = tables(data, path, cls.WHAT, cls.BEGIN)
         for name in given:
-            if name in cls.REMOVED:
-                raise ConfigurationError(f"{path}: {name}: {cls.REMOVED[name]}")
             if name not in cls.TABLES:
                 problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
                 raise unknown(path, f"{name:.60}: this {problem} of {cls.WHAT}", name, list(cls.TABLES))

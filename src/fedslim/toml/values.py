@@ -203,14 +203,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_host_name(text: str) -> bool:
+def is_host_name(text: str) -> bool:
+    """Return whether a text may be a host name; 10.0.0.256 is none."""
     labels = text.split(".")
     numeric = _DIGITS.fullmatch(labels[-1])  # a mistyped address, which a resolver may still accept
     return len(text) <= MAX_HOST_LENGTH and not numeric and all(map(_LABEL.fullmatch, labels))
 
 
 host = accept(
-    lambda value: isinstance(value, str) and (_is_address(value) or _is_host_name(value)),
+    lambda value: isinstance(value, str) and (_is_address(value) or is_host_name(value)),
     "write a host name or an IP address, without a port",
 )
 place = accept(

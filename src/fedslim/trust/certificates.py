@@ -135,8 +135,7 @@ class Request(NamedTuple):
     name: str
     public: Ed25519PublicKey
     hosts: tuple[Host, ...]
-    where: object
-    """What to call it in messages."""
+    where: object  # what to call it in messages
 
 
 def read_request(data: bytes, where: object) -> Request:

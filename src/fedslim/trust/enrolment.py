@@ -45,10 +45,8 @@ class Requested(NamedTuple):
     """A request that was written."""
 
     name: str
-    file: Path
-    """The file to send to the CA; it is not secret."""
-    key: str
-    """The fingerprint of the key, for the CA operator to compare."""
+    file: Path  # the file to send to the CA; it is not secret
+    key: str  # the fingerprint of the key, for the CA operator to compare
 
 
 def make_request(
