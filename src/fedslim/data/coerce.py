@@ -1,9 +1,5 @@
 """Convert lists, DataFrames, arrays, files and names of data sets to transaction databases.
 
-    database, encoding = encode(frame)
-    databases, encoding = encode_together([rows_a, rows_b])      # item 7 is the same item in both
-    whole = TransactionDatabase.joined(databases)                # all rows in one place
-
 `encode_together` is for experiments in one process, which sees all rows anyway. In a federation, members agree on a
 vocabulary instead (`fedslim.data.vocabulary`), and cut their numeric columns in the same way beforehand.
 """

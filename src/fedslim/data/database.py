@@ -1,8 +1,5 @@
 """The transaction database: two flat arrays and a vocabulary.
 
-    db = TransactionDatabase.from_transactions([["bread", "milk"], ["milk"]])
-    db.transactions, db.n_items, db.transaction(0)          # 2, 2, ('bread', 'milk')
-
 An item is its index in the vocabulary, and the method uses the order of the vocabulary as the order of items: the same
 transactions over the same vocabulary give the same code table.
 """

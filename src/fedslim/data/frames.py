@@ -55,7 +55,7 @@ def needed(module: str, source: str, extra: str) -> Any:
 
 def is_stream(value: Any) -> bool:
     """Return whether `value` is a table that Arrow can read, without importing any library."""
-    if _polars(value, "LazyFrame") or _dataset(value):
+    if _is(value, "polars", "LazyFrame") or _is(value, "pyarrow.dataset", "Dataset", "Scanner"):
         return True
     return hasattr(value, "__arrow_c_stream__") and type(value).__name__ not in _NO_TABLE
 
@@ -63,15 +63,15 @@ def is_stream(value: Any) -> bool:
 def stream_of(value: Any) -> Any:
     """Return a reader of record batches of a value for which `is_stream` is true."""
     arrow = needed("pyarrow", f"a {type(value).__name__}", "tables")
-    if _polars(value, "LazyFrame"):
+    if _is(value, "polars", "LazyFrame"):
         value = value.collect(engine="streaming")
-    if _polars(value, "DataFrame"):
+    if _is(value, "polars", "DataFrame"):
         polars = sys.modules["polars"]
         wide = [name for name, kind in value.schema.items() if str(kind).endswith("Int128")]
         # Arrow has no integers of 128 bits; and older versions cannot encode its newer kind of strings.
         value = value.with_columns(polars.col(wide).cast(polars.String)) if wide else value
         return value.to_arrow(compat_level=polars.CompatLevel.oldest()).to_reader()
-    if _dataset(value):
+    if _is(value, "pyarrow.dataset", "Dataset", "Scanner"):
         return (value if hasattr(value, "to_reader") else value.scanner(batch_size=ROWS_IN_BATCH)).to_reader()
     try:
         return arrow.RecordBatchReader.from_stream(value)
@@ -80,15 +80,10 @@ def stream_of(value: Any) -> Any:
         raise DataError(msg) from None
 
 
-def _polars(value: Any, kind: str) -> bool:
-    """Return whether a value is a frame of polars; a library that is not loaded cannot have created it."""
-    frame = getattr(sys.modules.get("polars"), kind, None)
-    return frame is not None and isinstance(value, frame)
-
-
-def _dataset(value: Any) -> bool:
-    library = sys.modules.get("pyarrow.dataset")
-    return library is not None and isinstance(value, (library.Dataset, library.Scanner))
+def _is(value: Any, module: str, *kinds: str) -> bool:
+    """Return whether a value has a type of a library; one that is not loaded cannot have created it."""
+    library = sys.modules.get(module)
+    return isinstance(value, tuple(getattr(library, kind, ()) for kind in kinds))
 
 
 def reason_of(error: BaseException) -> str:
@@ -296,13 +291,13 @@ def database_of(
 
 def is_dataframe(value: Any) -> bool:
     """Return whether `value` is a table in memory, without importing a library."""
-    return _is_pandas(value) or is_stream(value)
+    return _is(value, "pandas", "DataFrame") or is_stream(value)
 
 
 def dataframe_table(df: Any, *, name: str | None = None, pair: Pair = NO_PAIR) -> EncodedTable:
     """Return the columns of a table in memory; of a long table only the two."""
     source, name = "the DataFrame", name or "data"
-    if not _is_pandas(df):
+    if not _is(df, "pandas", "DataFrame"):
         if not is_stream(df):
             msg = f"{type(df).__name__} is not a DataFrame or an Arrow stream; convert it, or use as_database"
             raise DataError(msg)
@@ -310,12 +305,6 @@ def dataframe_table(df: Any, *, name: str | None = None, pair: Pair = NO_PAIR) -
     names = [str(label) for label in df.columns]
     chosen = positions(names, pair, source)
     return EncodedTable([_from_pandas(names[k], df.iloc[:, k]) for k in chosen], name, source)
-
-
-def _is_pandas(value: Any) -> bool:
-    """Return whether `value` is a DataFrame of pandas; if pandas is not loaded, it cannot be one."""
-    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
-    return frame is not None and isinstance(value, frame)
 
 
 def _from_pandas(name: str, series: Any) -> Column:

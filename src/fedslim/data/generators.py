@@ -1,9 +1,5 @@
 """Data made from a seed: large benchmark data of a given shape, and the built-in encounters of six hospitals.
 
-    generate("accidents-like", transactions=20_000)
-    members = builtin_members("encounters")       # one database per hospital, over one vocabulary
-    whole = builtin_database("encounters")        # the same encounters in one place
-
 Only `Generator.random` and `Generator.integers` are used: unlike numpy's distributions, these streams stay the same
 across releases. Rows are generated in chunks of fixed size, each from its own stream, so a smaller data set is the head
 of a larger one, and scaling can be measured on data of one kind.

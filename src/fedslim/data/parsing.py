@@ -141,14 +141,11 @@ def unwritable(item: Hashable) -> str | None:
     return None
 
 
-def _has_no_text(kind: Any) -> bool:
-    """Return whether a type has only the default string, which contains a memory address."""
-    return kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-
-
 def value_text(value: Any) -> str:
     """Return the string for the value of a table cell; a ValueError says why it has none."""
-    if isinstance(value, _COLLECTIONS) or _has_no_text(type(value)):
+    kind: Any = type(value)
+    address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__  # its text would be one of memory
+    if isinstance(value, _COLLECTIONS) or address:
         raise ValueError(f"a {type(value).__name__}, which is not a single value")
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     plain = plain_number(value) if number else value

@@ -1,8 +1,5 @@
 """Partition a database among members: the paper's four settings (sections 5.1 to 5.4), from a seed.
 
-    partition = iid(db, 10, seed=0)
-    partition.sizes, partition.parts[3], partition.assignment
-
 Every transaction goes to exactly one member, every member gets at least one, and each part keeps the order of the
 database. Equal seeds give equal partitions on every machine: only numpy's `Generator.random` is used, whose stream
 stays the same across releases, and all computations with it are exact or correctly rounded.

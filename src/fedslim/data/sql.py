@@ -1,7 +1,5 @@
 """Read the result of a query: PostgreSQL through ADBC, SQLite through Python, DuckDB through its own library.
 
-    (table,) = sql_tables("postgresql://reader@db.example/clinic", Wanted("visits"), query="select * from visits")
-
 A URL may contain a password. It is handed to the driver and appears nowhere else: messages, names and records have the
 URL as `masked` returns it.
 """

@@ -1,9 +1,5 @@
 """Number the items of a federation without revealing their labels.
 
-    secret = ItemSecret.from_random(entropy)                     # 32 random bytes that only the members know
-    agreed = Vocabulary.merge(Vocabulary.of(our_labels, secret), theirs)
-    database = over(database, agreed, secret)                    # item 7 is now item 7 at every member
-
 An item's id is a keyed hash of its label. Without the key, nobody can test a label against it, so a vocabulary tells
 the server only how many items there are. Members have the key: they can test whether a label that they guess is in
 another member's vocabulary.

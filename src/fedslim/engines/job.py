@@ -1,8 +1,5 @@
 """Write the NVFlare job of a federation: a few files that an admin can read, without code.
 
-    write_job(file, folder)                      # meta.json, an app for the server and one for the sites
-    allow(local_folder, AT_SITE)                 # lets NVFlare at a site load the classes that the job names
-
 Each site runs the code that it has installed: the job only names two classes, which the site must have allowed. The job
 contains nothing about a site. Its federation file is for the server only; sites have their own copy. A job that starts
 from the preparation of an earlier one has that file for the server, and its digest for the sites, which have their own.
@@ -13,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, replacing, writing
+from fedslim.data.atomic import write_whole
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.federated.folder import PREPARATION, find_preparation
@@ -63,13 +60,13 @@ def write_job(
         raise DataError(f"{folder}: this folder is not empty; choose a new folder, or remove it")
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
-    _write(folder / META, _json(_meta(file, members)))
-    _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
-    _write(folder / SERVER_APP / "config" / FEDERATION, agreed)
+    write_whole(folder / META, _json(_meta(file, members)))
+    write_whole(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
+    write_whole(folder / SERVER_APP / "config" / FEDERATION, agreed)
     if kept is not None:
         kept.write(folder / SERVER_APP / "config" / PREPARATION)
     start = {} if kept is None else {"preparation": kept.digest().hex()}
-    _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
+    write_whole(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
     return tuple(members)
 
 
@@ -124,15 +121,8 @@ def allow(folder: Path, classes: Sequence[str]) -> list[str]:
         )
         raise DataError(msg) from None
     if new:
-        with replacing(own) as (stream, _):
-            stream.write(_json(resources))
+        write_whole(own, _json(resources))
     return new
-
-
-def _write(path: Path, data: bytes) -> None:
-    make_folder_for(path)
-    with writing(path) as stream:
-        stream.write(data)
 
 
 def _json(record: dict[str, Any]) -> bytes:

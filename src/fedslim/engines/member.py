@@ -1,9 +1,5 @@
 """A member at a site of an engine, configured by a file at the site, never by the job.
 
-    member = SiteMember(local_folder, "north", kit=startup_folder, job="…")
-    frame = member.answer(JOIN)
-    reply = member.answer(frame)
-
 The site has its own copy of the federation file. The session checks the server's settings against it, as over fedslim's
 own transport. This module checks what the site allows, before it reads the data or answers anything. So a site need not
 trust a job: nothing in it changes what leaves the site.

@@ -1,8 +1,5 @@
 """The rows at one worker of an engine: it reads its part, agrees with the others on items, and answers questions.
 
-    parts = divide("visits/", 4, {"schema": schema})
-    workers = [RowWorker(part) for part in parts]               # an engine runs them on other machines
-
 This module knows no engine, and no worker knows of the others.
 """
 

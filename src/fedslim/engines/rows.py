@@ -1,8 +1,5 @@
 """The driver of an engine's workers: it asks all of them, adds up, replaces those that are lost, and keeps a journal.
 
-    with rows_on_ray("visits/", workers=4) as rows:
-        mined = mine(rows)                             # the same table as in one place
-
 This module knows no engine; it decides nothing about the search, which sees a function that answers questions.
 """
 

@@ -1,7 +1,5 @@
 """Run a federation in NVFlare's simulator: a process for the server and one for each site, on this machine.
 
-    simulation = simulate({"north": db_a, "south": db_b}, variant="x")
-
 It uses the same kinds of files as a deployment: a file for each site, the federation file, a job. The simulator has no
 startup kits, so agreement keys are not signed, as in fedslim's own simulation.
 """

@@ -1,7 +1,5 @@
 """Sign agreement keys with a site's NVFlare startup kit, so that the server cannot replace them.
 
-    trust = KitTrust.load(startup_folder, file, "north")
-
 NVFlare's provisioning gives every site a key, and a certificate of the project's root CA with the site's name. Members
 sign the same statements as over fedslim's own transport (`trust/identity.py`), but with NVFlare's RSA keys and
 without a revocation list. Whoever provisions the project can impersonate any site.

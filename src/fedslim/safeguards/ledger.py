@@ -1,9 +1,5 @@
 """The ledger of a member: for each version of its data, which sets of members it took part with, and when.
 
-    ledger = AnswerLedger(path)
-    warnings = ledger.check(file, Snapshot.of(database))          # before connecting
-    ledger.record(file, snapshot, run, now=now)                   # before the first question is answered
-
 Two results with almost the same members differ by the counts of the few who took part in only one of them. So a member
 answers a second set of members on the same data only if it is the same set, or if at least two members differ on each
 side on which any do. An operator can allow another set; the ledger records that with the reason.

@@ -1,9 +1,5 @@
 """The federation file, `federation.toml`: what members and server agree on, and how they reach each other.
 
-    file = FederationFile.read("federation.toml")
-    session = ServerSession(file.federation.members, file.settings(), …)
-    file.digest()                           # equal if and only if two parties agreed on the same settings
-
 Everybody has a copy. It contains no secrets. Everything in it is checked, and an unknown key is an error: otherwise a
 misspelt limit would silently not apply. `federation_keys.py` declares each key once, with its check and its help text.
 """

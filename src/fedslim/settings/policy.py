@@ -1,8 +1,5 @@
 """`policy.toml`: what a member allows, whatever a federation file, a server or a job asks for.
 
-    policy = MemberPolicy.find(certificates)      # policy.toml in that folder, or the strict defaults
-    policy.check(file)                            # raises a PolicyError that names the keys of both files
-
 `fedslim member` and NVFlare's sites use the same format. The policy is checked before a member reads its data or
 connects. An unknown key is an error: a misspelt permission would otherwise be lost, or grant too much.
 """

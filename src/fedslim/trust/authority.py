@@ -1,10 +1,5 @@
 """The certificate authority (CA) of a federation: a folder with a key, a ledger and a revocation list.
 
-    authority = Authority.create("ca", "Heart Study CA", now=now)
-    signed = authority.sign(request_pem, now=now)                # for a member
-    signed = authority.sign(request_pem, role=Role.SERVER, now=now)
-    authority.revoke("hospital-a", now=now)
-
 The CA decides what goes into a certificate. A request contributes only a name and a key, with proof that the sender
 has that key. Whether the sender is entitled to the name is for people to verify, by comparing key fingerprints.
 

@@ -1,8 +1,5 @@
 """How a member gets its certificate without its private key ever leaving it.
 
-    request = make_request("hospital-a", "hospital-a")                   # makes a key, and a request for the CA
-    install("hospital-a", bundle, fingerprint=fingerprint, now=now)      # installs what the CA sent back
-
 The member must know which CA to trust. With its first certificate it gives the CA's certificate, or the fingerprint
 that it received over a separate channel; later certificates must come from the same CA.
 """

@@ -1,9 +1,5 @@
 """Who a party is, and whom it trusts: its certificate and key, and the certificate and revocation list of its CA.
 
-    identity = Identity.load("hospital-a")
-    signature = identity.sign(Statement.agreement_key(federation, identity.name, public))
-    identity.trust.verify(statement, certificate_der, signature, members=members, now=now)
-
 TLS verifies certificates itself (`tls.py`); this module is for certificates in messages. Both apply the same rules: a
 certificate has one name and one role, is signed directly by the CA, is within its validity period, and is not on a
 current revocation list.

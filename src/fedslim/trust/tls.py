@@ -1,9 +1,5 @@
 """Mutual TLS 1.3 between the server and the members of one federation, with certificates from its CA.
 
-    context = server_context(identity, now=now)                  # for asyncio.start_server(..., ssl=context)
-    context = client_context(identity, now=now)                  # for asyncio.open_connection(host, ssl=context)
-    name = peer_name(writer.get_extra_info("ssl_object"))        # the name of the peer; the only source of it
-
 No other CA is trusted, not even those of the operating system. The peer's certificate must be within its validity
 period, not revoked, and for the right role; a server's must have the host name that the member connects to. Sessions
 are not resumed, because that would skip the check of certificates.
