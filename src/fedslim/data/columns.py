@@ -179,9 +179,6 @@ def _in_order(texts: set[str], numbers: dict[str, float] | None) -> list[str]:
     return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedTable:
     """Columns of equal length, not yet converted to items; `source` names the table in messages."""
@@ -291,9 +288,6 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
         return Column.of_numbers(columns[0].name, np.concatenate([column.values for column in columns]), joined)
     texts = [text for column in columns for text in column.labels]
     return Column.of_texts(columns[0].name, joined, texts, cut=all(column.cut for column in columns))
-
-
-# -- building --------------------------------------------------------------------------------------------------------
 
 
 class ColumnBuilder:

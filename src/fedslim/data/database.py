@@ -67,8 +67,6 @@ class TransactionDatabase:
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
-    # -- construction -------------------------------------------------------------------------------------------
-
     @classmethod
     def from_pairs(
         cls,
@@ -149,11 +147,7 @@ class TransactionDatabase:
 
     @classmethod
     def joined(cls, databases: Sequence[TransactionDatabase], *, name: str = "data") -> TransactionDatabase:
-        """Concatenate databases over the same vocabulary.
-
-        Raises:
-            DataError: There is no database, or the vocabularies differ.
-        """
+        """Concatenate databases, at least one, over the same vocabulary."""
         if not databases:
             raise DataError("no databases to join; give at least one")
         vocabulary = databases[0].vocabulary
@@ -168,8 +162,6 @@ class TransactionDatabase:
         np.cumsum(np.concatenate([database.lengths for database in databases]), out=offsets[1:])
         items = np.concatenate([database.items for database in databases])
         return cls(offsets, items, vocabulary, name=name, encoding=databases[0].encoding)
-
-    # -- access -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -216,8 +208,6 @@ class TransactionDatabase:
         )
 
     __hash__ = None  # type: ignore[assignment]  # equality compares large arrays, so databases are no keys
-
-    # -- derived databases --------------------------------------------------------------------------------------
 
     def take(self, tids: Sequence[int] | NDArray[np.integer[Any]], *, name: str | None = None) -> TransactionDatabase:
         """Return the given transactions, in the given order, over the same vocabulary."""

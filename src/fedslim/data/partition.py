@@ -71,9 +71,6 @@ class Partition:
         }
 
 
-# -- the schemes ------------------------------------------------------------------------------------------------------
-
-
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
     """Assign transactions at random; member sizes differ by at most one (sections 5.1 and 5.2).
 
@@ -162,9 +159,6 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
 
 
-# -- sizes ------------------------------------------------------------------------------------------------------------
-
-
 def _apportion(total: int, weights: Sequence[int]) -> list[int]:
     """Divide `total` in proportion to the weights: round down, and give the rest to the largest remainders.
 
@@ -232,9 +226,6 @@ def _uniform(stream: np.random.Generator) -> Decimal:
     return Decimal(1.0 - stream.random())
 
 
-# -- assignment -------------------------------------------------------------------------------------------------------
-
-
 def _deal(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
     """Return a random assignment with exactly these sizes."""
     shuffled = np.argsort(_stream(seed, _DEALING).random(sum(sizes)), kind="stable")
@@ -264,9 +255,6 @@ def _divide(  # noqa: PLR0913, PLR0917  # the fields of a partition
 
 def _stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, purpose]))
-
-
-# -- dominant itemsets ------------------------------------------------------------------------------------------------
 
 
 def _deal_itemsets(
@@ -378,9 +366,6 @@ def _within_room(
             highest[refused], column = _strongest(scores[np.ix_(refused, free)], draw[refused])
             choice[refused] = free[column]
     return assignment
-
-
-# -- parameter checks -------------------------------------------------------------------------------------------------
 
 
 def check_member_count(db: TransactionDatabase, members: Any) -> int:

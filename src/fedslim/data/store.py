@@ -76,11 +76,7 @@ def public_sets() -> tuple[PublicSet, ...]:
 
 
 def public_set(name: str) -> PublicSet:
-    """Return the record of a public data set.
-
-    Raises:
-        DataError: The name is unknown; the message suggests similar ones.
-    """
+    """Return the record of a public data set; an error about an unknown name suggests similar ones."""
     records = {record.name: record for record in public_sets()}
     if name in records:
         return records[name]
@@ -162,11 +158,7 @@ def data_folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Find the file of a public set in `folder`, in the folders of FEDSLIM_DATA or in the cache, without verifying it.
-
-    Raises:
-        DataError: The file is in none of them; the message says how to get it.
-    """
+    """Find the file of a public set in `folder`, in the folders of FEDSLIM_DATA or in the cache; do not verify it."""
     record = public_set(name)
     places = [*data_folders(folder), cache_folder()]
     if (found := _find(record, places)) is not None:

@@ -80,12 +80,7 @@ class ItemSecret:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemSecret:
-        """Read a file that `write` wrote.
-
-        Raises:
-            DataError: The file is not a secret or is damaged, or (on POSIX) others than its owner may access it. The
-                message contains nothing of the content.
-        """
+        """Read a file that `write` wrote. On POSIX only its owner may have access to it. No error quotes its content."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -111,11 +106,7 @@ class ItemSecret:
         return cls(bytes.fromhex(words[2].decode()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the secret to a new file that only its owner may read.
-
-        Raises:
-            DataError: The file exists. It may be a secret in use, so it is never replaced.
-        """
+        """Write the secret to a new file that only its owner may read. An existing one may be in use; it is kept."""
         path = real_path(path)
         make_folder_for(path)
         with creating(path) as stream:
@@ -191,8 +182,6 @@ class Vocabulary:
         """A hash of the ids in their order: equal if and only if the items are numbered in the same way."""
         return blake2b(b"".join(self.ids), digest_size=DIGEST_BYTES, person=DIGEST).digest()
 
-    # -- construction -------------------------------------------------------------------------------------------
-
     @classmethod
     def of(cls, labels: Sequence[str], secret: ItemSecret) -> Vocabulary:
         """Create the vocabulary of a list of labels, in the order of the list.
@@ -206,15 +195,7 @@ class Vocabulary:
 
     @classmethod
     def merge(cls, *vocabularies: Vocabulary, names: Sequence[str] = ()) -> Vocabulary:
-        """Merge vocabularies; ids are sorted, so the result depends only on the set of items.
-
-        Args:
-            vocabularies: One or more, created with the same secret.
-            names: Their names, for messages.
-
-        Raises:
-            DataError: They were created with different secrets, so their ids are not comparable.
-        """
+        """Merge vocabularies with the same secret; ids are sorted, so the result depends only on the set of items."""
         if not vocabularies:
             raise ParameterError("no vocabularies to merge; give at least one")
         names = names or [f"vocabulary {number}" for number in range(1, len(vocabularies) + 1)]
@@ -228,8 +209,6 @@ class Vocabulary:
                 raise DataError(msg)
         return cls(tuple(sorted(set(chain.from_iterable(each.ids for each in vocabularies)))), first.fingerprint)
 
-    # -- files --------------------------------------------------------------------------------------------------
-
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, one id per line, without labels; equal vocabularies give equal files."""
         items = [item.hex() for item in self.ids]
@@ -237,11 +216,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read a file that `write` wrote.
-
-        Raises:
-            DataError: The file is not a vocabulary or is damaged; the message names the file and the field.
-        """
+        """Read a file that `write` wrote; an error names the file and the field."""
         path = real_path(path)
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)

@@ -12,16 +12,12 @@ _NAMES = {"nvflare": "NVFlare", "ray": "Ray"}
 
 
 def engine(name: str) -> Any:
-    """Return the module that imports this engine.
-
-    Raises:
-        MissingExtraError: The engine is not installed; the message says how to install it.
-    """
+    """Return the module that imports this engine."""
     require(name)
     return import_module(f"fedslim.engines.{name}")
 
 
 def require(name: str) -> None:
-    """Raise `MissingExtraError` if an engine is not installed."""
+    """Raise `MissingExtraError`, which says how to install it, if an engine is not installed."""
     if find_spec(name) is None:
         raise MissingExtraError(f"{_NAMES[name]} is not installed: pip install 'fedslim[{name}]'")

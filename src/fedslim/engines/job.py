@@ -46,10 +46,6 @@ def write_job(
     """Write the job of a federation, and return its members; all sites must start within `sync` seconds.
 
     With the `preparation` of an earlier job, the members go on from there, without those that left after it.
-
-    Raises:
-        ConfigurationError: A member's name is reserved by NVFlare, or the preparation is of another federation.
-        DataError: The folder is not empty.
     """
     kept = None if preparation is None else find_preparation(preparation, file, folder)
     members = sorted((file if kept is None else file.without(kept.left)).federation.members)
@@ -100,11 +96,7 @@ def _member(start: dict[str, str]) -> dict[str, Any]:
 
 
 def allow(folder: Path, classes: Sequence[str]) -> list[str]:
-    """Let NVFlare load classes at the site or server with this `local` folder; return those that were not allowed yet.
-
-    Raises:
-        DataError: NVFlare's resources file is missing or damaged.
-    """
+    """Let NVFlare load classes at the site or server with this `local` folder; return those that are new."""
     own, default = folder / RESOURCES, folder / DEFAULT_RESOURCES
     source = own if is_file(own) else default
     with told_as_data_errors(source):

@@ -160,15 +160,8 @@ class FedslimMember:
             self._member.close()
 
 
-# -- for an admin ---------------------------------------------------------------------------------------------------
-
-
 def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
-    """Send a command to a running job, as the admin with this startup kit.
-
-    Raises:
-        RunError: The job is not running, or this admin may not do that.
-    """
+    """Send a command to a running job, as the admin with this startup kit."""
     user = kit.absolute().name
     try:
         with contextlib.redirect_stdout(sys.stderr):  # NVFlare prints that it connects

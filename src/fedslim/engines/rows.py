@@ -127,8 +127,6 @@ class Driver:
         question.put_to(self._log)
         return answer
 
-    # -- before the search --------------------------------------------------------------------------------------
-
     def prepare(self, journal: Path | None = None, how: Mapping[str, Any] | None = None) -> RowsElsewhere:
         """Read the data, agree on items, and open the journal, if any; `how` is what its answers depend on."""
         first = self._parts[0]
@@ -225,11 +223,7 @@ def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
     reading: Mapping[str, Any] | None = None,
     how: Mapping[str, Any] | None = None,
 ) -> Iterator[RowsElsewhere]:
-    """Read data at the workers of a Ray cluster, for `mine`; see `mine_on_ray`.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
+    """Read data at the workers of a Ray cluster, for `mine`; see `mine_on_ray`."""
     ray = engine("ray")
     if workers is not None and workers < 1:
         raise ParameterError(f"workers must be a whole number of at least 1 or None, not {workers!r}")

@@ -110,11 +110,7 @@ class Exchange:
         self._failed: Failed | None = None
 
     def run(self) -> Outcome:
-        """Run to the end.
-
-        Raises:
-            RunError: A member could not continue or stayed away; `session.best()` has the best result so far.
-        """
+        """Run to the end; raise `RunError` if a member could not continue or stayed away. Then see `session.best()`."""
         try:
             while any(self._outbox.values()) or self._away:
                 self._step()
@@ -198,8 +194,6 @@ class Exchange:
             self.untold |= self._away.keys()
             self._away.clear()
 
-    # -- outputs of the session ---------------------------------------------------------------------------------
-
     def _act(self, outputs: list[ServerOutput]) -> None:
         for output in outputs:
             match output:
@@ -270,11 +264,7 @@ class Serving:
         }
 
     def serve(self, call: Call) -> Served:
-        """Serve until the run is over, and save its results.
-
-        Raises:
-            RunError: The run ended early, because of a member or an abort. The best table so far is saved.
-        """
+        """Serve until the run is over, and save its results; if it ends early, save the best table so far and raise."""
         make_folder_for(self._folder / STATUS)
         prepare(self._file.federation.variant)
         logger.info("waiting for %s", ", ".join(self._session.members))
@@ -332,8 +322,6 @@ class Serving:
             self._folder,
         )
         return served
-
-    # -- while it runs ------------------------------------------------------------------------------------------
 
     def _stopping(self) -> bool:
         return self._stop.asked or (self._folder / STOP).exists()

@@ -209,11 +209,7 @@ def prepare_folder(
 
 
 def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnProgress | None) -> Path:
-    """Run the job to its end and return the folder of its results.
-
-    Raises:
-        RunError: There are no results.
-    """
+    """Run the job to its end and return the folder of its results; without results, raise the reason."""
     workspace, log = folder / "workspace", folder / "simulator.log"
     results = workspace / "server" / JOB_ID / RESULTS
     command = [sys.executable, "-m", SIMULATOR, str(folder / "job"), "-w", str(workspace)]

@@ -64,11 +64,7 @@ class KitCheck:
         self._check(Statement.roster(self.federation, name, digest), certificate, signature)
 
     def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        """Check that a member has signed a statement.
-
-        Raises:
-            UntrustedError: The certificate or the signature is not valid.
-        """
+        """Check that a member has signed a statement, and that its certificate is valid."""
         name = statement.name
         if name not in self.members:
             raise UntrustedError(f"{name!r} is not a member of this federation; its signature is not accepted")
@@ -111,11 +107,7 @@ class KitTrust(KitCheck):
 
     @classmethod
     def load(cls, folder: Path, file: FederationFile, name: str) -> KitTrust:
-        """Load a site's startup kit.
-
-        Raises:
-            CertificateError: A file of the kit is missing or unusable.
-        """
+        """Load a site's startup kit."""
         root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
         try:
             key = load_pem_private_key(_content(folder / KEY), None)

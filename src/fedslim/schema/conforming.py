@@ -184,8 +184,6 @@ class Conformed:
     def _rule(self, column: str) -> ColumnRule:
         return self.schema.columns.get(column) or ColumnRule("categorical")
 
-    # -- finding and reading columns -----------------------------------------------------------------------------------
-
     def _find(self, columns: Sequence[Column]) -> dict[str, tuple[Column, str | None]]:
         """Return the site's column for each column of the schema, with the unit that it names."""
         spelled: dict[str, tuple[str, str | None]] = {}
@@ -269,11 +267,7 @@ def _becomes(rule: ColumnRule, part: ColumnValues) -> str:
 
 
 def conform(schema: Schema, table: EncodedTable) -> Conformed:
-    """Return a table in terms of the schema.
-
-    Raises:
-        DataError: A column is missing, or its values do not fit the schema; the message names the first.
-    """
+    """Return a table in terms of the schema; an error names the first column that is missing or does not fit."""
     site = Conformed(schema, table)
     if not any(column.name and column.found for column in site.report):
         known = ", ".join(column.name for column in table.columns[:_NAMED])

@@ -50,12 +50,7 @@ class Schema:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a file.
-
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
+        """Read a file; an error names the file, the key and what is allowed."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             return cls.parse(stream.read(MAX_BYTES + 1), path)

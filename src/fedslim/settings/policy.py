@@ -29,16 +29,14 @@ LEDGER = "ledger.json"
 SHARED = ("none", "members", "server")  # who may learn labels, from the fewest to the most
 
 
-def _variants(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
-        raise values.wrong(value, f"write a list of {', '.join(map(values.spell, VARIANTS))}")
-    return tuple(dict.fromkeys(value))
-
-
-def _fraction(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise values.wrong(value, "write a number from 0 to 1")
-    return float(value)
+_variants = values.accept(
+    lambda value: isinstance(value, list) and bool(value) and all(one in VARIANTS for one in value),
+    f"write a list of {', '.join(map(values.spell, VARIANTS))}",
+    lambda value: tuple(dict.fromkeys(value)),
+)
+_fraction = values.accept(
+    lambda value: values.is_number(value) and 0 <= value <= 1, "write a number from 0 to 1", float
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,12 +75,7 @@ class SettingsFile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file and check everything in it.
-
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
+        """Read a file and check everything in it; an error names the file, the key and what is allowed."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

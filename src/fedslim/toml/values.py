@@ -75,9 +75,6 @@ def spell(value: Any) -> str:
             return json.dumps(str(value), ensure_ascii=False)  # the escapes of JSON are valid in TOML
 
 
-# -- checks ----------------------------------------------------------------------------------------------------------
-
-
 def accept(right: Callable[[Any], bool], allowed: str, convert: Callable[[Any], Any] = lambda value: value) -> Check:
     """Return a check that converts a value if it is right, and otherwise says what is allowed."""
 
@@ -89,7 +86,8 @@ def accept(right: Callable[[Any], bool], allowed: str, convert: Callable[[Any], 
     return check
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -99,7 +97,7 @@ switch = accept(lambda value: isinstance(value, bool), "write true or false")
 def whole(low: int, high: int) -> Check:
     """Return a check for an integer within bounds."""
     return accept(
-        lambda value: _is_number(value) and isinstance(value, int) and low <= value <= high,
+        lambda value: is_number(value) and isinstance(value, int) and low <= value <= high,
         f"write a whole number from {low} to {high}",
     )
 
@@ -107,7 +105,7 @@ def whole(low: int, high: int) -> Check:
 def seconds(low: float, high: float) -> Check:
     """Return a check for a number of seconds within bounds."""
     allowed = f"write a number of seconds from {low:g} to {high:.0f}"
-    return accept(lambda value: _is_number(value) and low <= value <= high and math.isfinite(value), allowed, float)
+    return accept(lambda value: is_number(value) and low <= value <= high and math.isfinite(value), allowed, float)
 
 
 def one_of(*choices: str) -> Check:
@@ -120,7 +118,7 @@ def one_of(*choices: str) -> Check:
 def finite(above: float = -math.inf) -> Check:
     """Return a check for a finite number above a bound."""
     allowed = "write a number" if above == -math.inf else f"write a number above {above:g}"
-    return accept(lambda value: _is_number(value) and abs(value) < MAX_NUMBER and value > above, allowed, float)
+    return accept(lambda value: is_number(value) and abs(value) < MAX_NUMBER and value > above, allowed, float)
 
 
 def ascending(fewest: int, most: int) -> Check:

@@ -31,9 +31,6 @@ USES = {Role.MEMBER: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyUs
 UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 
 
-# -- making ---------------------------------------------------------------------------------------------------------
-
-
 def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) -> x509.CertificateSigningRequest:
     """Create a request to certify a name for this key; the hosts are a proposal that the CA may override."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
@@ -113,20 +110,8 @@ def _alternative(host: Host) -> x509.GeneralName:
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-# -- reading --------------------------------------------------------------------------------------------------------
+    # not: content_commitment, key_encipherment, data_encipherment, key_agreement, encipher_only, decipher_only
+    return x509.KeyUsage(not authority, False, False, False, False, authority, authority, False, False)
 
 
 class Request(NamedTuple):

@@ -117,9 +117,6 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def make_private_folder(folder: Path) -> None:
     """Create a folder that only its owner can access; an existing one is left unchanged."""
     make_folder_for(folder)
@@ -181,9 +178,6 @@ def alone_with(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-# -- encryption -----------------------------------------------------------------------------------------------------
 
 
 def _encrypt(plain: bytes, passphrase: bytes) -> bytes:
