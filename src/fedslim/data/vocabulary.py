@@ -80,7 +80,7 @@ class ItemSecret:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemSecret:
-        """Read a file that `write` wrote, to which (on POSIX) only its owner has access. No error quotes its content."""
+        """Read a file that `write` wrote, to which (on POSIX) only its owner has access. No error quotes content."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode

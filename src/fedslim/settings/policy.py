@@ -34,9 +34,7 @@ _variants = values.accept(
     f"write a list of {', '.join(map(values.spell, VARIANTS))}",
     lambda value: tuple(dict.fromkeys(value)),
 )
-_fraction = values.accept(
-    lambda value: values.is_number(value) and 0 <= value <= 1, "write a number from 0 to 1", float
-)
+_fraction = values.accept(lambda one: values.is_number(one) and 0 <= one <= 1, "write a number from 0 to 1", float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,8 +110,9 @@ def _alternative(host: Host) -> x509.GeneralName:
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    # not: content_commitment, key_encipherment, data_encipherment, key_agreement, encipher_only, decipher_only
-    return x509.KeyUsage(not authority, False, False, False, False, authority, authority, False, False)
+    encipherment = ("key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    never = dict.fromkeys(("content_commitment", *encipherment), False)
+    return x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **never)
 
 
 class Request(NamedTuple):
