@@ -144,11 +144,10 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
     if encoding is not None and encoding != own:
         fitted = "lists of items" if encoding.kind == "items" else f"a table with {len(encoding.columns)} columns"
         first = f", the first of which is {encoding.columns[0]!r}" if encoding.columns else ""
-        msg = (
+        raise DataError(
             f"the matrix has {X.shape[1]} unnamed columns, but the model was fitted on {fitted}{first}; "
             "give the same kind of data as in fitting"
         )
-        raise DataError(msg)
     rows, columns = _positions(X)
     database = TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name)
     return replace(database, encoding=own), own
@@ -173,11 +172,10 @@ def _positions(matrix: Any) -> tuple[Any, Any]:
 
 def _only_flags(values: np.ndarray[Any, Any]) -> None:
     if values.dtype != bool and not (values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())):
-        msg = (
+        raise DataError(
             "the array has values other than 0 and 1; give a 0/1 matrix with one column per item, a list of lists of "
             "items, or a DataFrame whose columns are attributes"
         )
-        raise DataError(msg)
 
 
 # -- several members --------------------------------------------------------------------------------------------------

@@ -276,11 +276,10 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
     kinds = ["texts" if c.is_text else "booleans" if np.asarray(c.values).dtype == bool else "numbers" for c in columns]
     other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
     if other and names:
-        msg = (
+        raise DataError(
             f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
             "convert it to the same type at all members"
         )
-        raise DataError(msg)
     starts = accumulate((len(column.values) for column in columns), initial=0)
     codes = [np.where(c.codes == MISSING, MISSING, c.codes + start) for c, start in zip(columns, starts, strict=False)]
     joined = np.concatenate(codes).astype(np.int32)
@@ -326,11 +325,10 @@ def text_of(name: str, value: Any, where: str = "") -> str:
     try:
         return value_text(value)
     except ValueError as error:
-        msg = (
+        raise DataError(
             f"column {name!r} has {error}{where}; convert it to text or numbers, split it into columns, "
             "or give a table of (transaction, item) rows"
-        )
-        raise DataError(msg) from None
+        ) from None
 
 
 def batches_of(rows: Iterable[Sequence[Any]]) -> Iterator[Batch]:

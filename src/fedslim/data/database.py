@@ -153,11 +153,10 @@ class TransactionDatabase:
         vocabulary = databases[0].vocabulary
         for number, database in enumerate(databases[1:], 2):
             if database.vocabulary != vocabulary:
-                msg = (
+                raise DataError(
                     f"the vocabulary of database {number} ({database.name}) differs from that of the first; "
                     "create the databases with fedslim.data.encode_together"
                 )
-                raise DataError(msg)
         offsets = np.zeros(1 + sum(map(len, databases)), np.int64)
         np.cumsum(np.concatenate([database.lengths for database in databases]), out=offsets[1:])
         items = np.concatenate([database.items for database in databases])
@@ -231,11 +230,10 @@ class TransactionDatabase:
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
     """Return a transaction as a list; errors name it by its number, counted from 1."""
     if isinstance(row, (str, bytes)):
-        msg = (
+        raise DataError(
             f"transaction {number} is the string {row!r:.60}, whose letters would become items; "
             "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
         )
-        raise DataError(msg)
     if isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype.kind in "biufU":
         return row.tolist()  # type: ignore[no-any-return]  # Python's own numbers are processed faster
     try:

@@ -260,11 +260,10 @@ def _as_numeric(column: Column, source: str) -> Column:
         return column
     taken = column.with_codes(column.codes, zeros=True)
     if odd := next((text for text in taken.values if parse_number(text, taken.mark) is None), None):
-        msg = (
+        raise DataError(
             f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is not a number; add it to "
             "missing, or leave the column out of numeric"
         )
-        raise DataError(msg)
     return taken
 
 
@@ -278,12 +277,11 @@ def _apply(table: EncodedTable, encoding: Encoding) -> list[Column]:
 def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     """Return the table's columns in the order of the encoding; both must have the same columns."""
     if encoding.kind == "items":
-        msg = (
+        raise DataError(
             f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
             "lists of items; give lists of items, or fit on a table (a code table file of version 1 or 2 does not say "
             "how its table was encoded: mine it again)"
         )
-        raise DataError(msg)
     gone = frozenset(encoding.missing)
     columns = {column.name: column.without(gone) for column in table.columns if column.name not in encoding.ignored}
     if table.transactions is not None:  # no transaction may have an attribute, or the first may have a new one
@@ -303,11 +301,10 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
 def _flag(column: Column, source: str = "the table") -> Column:
     flags = column.flags()
     if flags is None:
-        msg = (
+        raise DataError(
             f"{source}: the column {column.name!r} has values other than 0, 1, true and false, so it does not fit "
             "one_hot, or a model that was fitted on a one-hot table; leave the column or the option out, or fit again"
         )
-        raise DataError(msg)
     return replace(column, codes=np.where(flags, 0, MISSING).astype(np.int32), values=[column.name])
 
 

@@ -47,10 +47,9 @@ def needed(module: str, source: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        msg = (
+        raise MissingExtraError(
             f"{source}: reading this needs {module.partition('.')[0]}; install it with: pip install 'fedslim[{extra}]'"
-        )
-        raise MissingExtraError(msg) from None
+        ) from None
 
 
 def is_stream(value: Any) -> bool:

@@ -106,11 +106,10 @@ def _plain(number: int, item: Any) -> str | float:
         return str(item)
     if isinstance(item, (int, float, np.integer, np.floating)):
         return plain_number(item)
-    msg = (
+    raise DataError(
         f"transaction {number} contains a value of type {type(item).__name__}; "
         "items must be strings, numbers, booleans or dates"
     )
-    raise DataError(msg)
 
 
 def plain_number(number: Any) -> float:

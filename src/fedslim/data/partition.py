@@ -267,12 +267,11 @@ def _deal_itemsets(
     by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
     large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
     if len(large) < members:
-        msg = (
+        raise ParameterError(
             f"each of the {members} members needs a dominant itemset, but of the {len(offered)} given only "
             f"{len(large)} are distinct, used and have {min_size} items or more; "
             "use fewer members, lower min_size, or give the itemsets of a larger code table"
         )
-        raise ParameterError(msg)
     chosen: dict[frozenset[int], None] = {}
     enough = members * PER_MEMBER
     for alike in MOST_ALIKE:
@@ -390,11 +389,10 @@ def _check_alpha(alpha: Any) -> float:
 def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
     itemset = tuple(sorted(check_whole("an item of a dominant itemset", item, 0) for item in items))
     if itemset and itemset[-1] >= db.n_items:
-        msg = (
+        raise ParameterError(
             f"a dominant itemset has the item {itemset[-1]}, but the last item of the vocabulary is {db.n_items - 1}; "
             "give itemsets of a code table over the same vocabulary"
         )
-        raise ParameterError(msg)
     if len(set(itemset)) < len(itemset):
         raise ParameterError(f"the dominant itemset {itemset} has an item twice; give each item once")
     return itemset

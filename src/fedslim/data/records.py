@@ -81,11 +81,10 @@ def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[i
         for number, line in enumerate(textstream.text_lines(path, encoding), 1):  # noqa: B007  # read outside
             held += len(line)
             if held > textstream.LINE_LIMIT:
-                msg = (
+                raise DataError(
                     f"{path}:{start}: the row is longer than {textstream.LINE_LIMIT:,} characters; "
                     "check for a quote that is never closed"
                 )
-                raise DataError(msg)
             yield line
 
     rows = csv.reader(lines(), delimiter=separator, strict=True)
@@ -93,11 +92,10 @@ def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[i
         try:
             row = next(rows, None)
         except csv.Error as error:
-            msg = (
+            raise DataError(
                 f"{path}:{start}: cannot be parsed ({error}); "
                 'close every quote, and double a quote inside a quoted field, as in "6"" nails"'
-            )
-            raise DataError(msg) from None
+            ) from None
         if row is None:
             return
         if row:
@@ -125,22 +123,20 @@ def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
     names = [field.strip() for field in header]
     check_names(names, f"{path}:{line}")
     if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
-        msg = (
+        raise DataError(
             f"{path}:{line}: the header has the single column {names[0]!r:.60}, which looks like several separated by "
             f"{other!r}; add --separator {'tab' if other == TAB else repr(other)}"
         )
-        raise DataError(msg)
     return names
 
 
 def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
     for line, row in records:
         if len(row) != width:
-            msg = (
+            raise DataError(
                 f"{path}:{line}: the row has {count(len(row), 'field')}, but the header has {width}; "
                 "add or remove fields, and quote fields that contain the separator"
             )
-            raise DataError(msg)
         yield row
 
 

@@ -107,11 +107,10 @@ def verify(record: PublicSet, path: Path) -> None:
     for chunk in _unpack(path):
         digest.update(chunk)
     if (found := digest.hexdigest()) != wanted:
-        msg = (
+        raise DataError(
             f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
             f"remove it, then {record.how_to_get}"
         )
-        raise DataError(msg)
 
 
 def _unpack(path: Path) -> Iterator[bytes]:

@@ -141,11 +141,10 @@ def _whole_lines(path: Path, limit: int, encoding: str | None) -> Iterator[bytes
                 break
             cut = chunk.rfind(b"\n") + 1
             if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
-                msg = (
+                raise DataError(
                     f"{path}:{lines + 1}: the line is longer than {limit:,} bytes; "
                     "put each transaction, or row, on its own line"
                 )
-                raise DataError(msg)
             if cut:
                 whole = b"".join([*pending, chunk[:cut]])
                 lines += whole.count(b"\n")
@@ -186,11 +185,10 @@ def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int)
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
-        msg = (
+        raise DataError(
             f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; give the encoding, "
             "for instance --encoding latin-1"
-        )
-        raise DataError(msg) from None
+        ) from None
 
 
 def text_lines(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[str]:

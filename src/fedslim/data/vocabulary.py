@@ -90,19 +90,17 @@ class ItemSecret:
             msg = f"{path}: this is not a secret of fedslim; name the file created by `fedslim vocabulary secret`"
             raise DataError(msg)
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-            msg = (
+            raise DataError(
                 f"{path}: others may read or change this secret (its permissions are {stat.S_IMODE(mode):03o}); "
                 "if nobody has, run chmod 600 on it, otherwise create a new one"
             )
-            raise DataError(msg)
         if words[1:2] != [SECRET_VERSION.encode()]:
             raise DataError(f"{path}: this fedslim only reads secrets of version {SECRET_VERSION}; use a newer fedslim")
         if len(words) != 3 or not re.fullmatch(rb"[0-9a-f]{64}", words[2]):  # noqa: PLR2004  # format, version, key
-            msg = (
+            raise DataError(
                 f"{path}: the secret is damaged: the second line must be {2 * KEY_BYTES} hexadecimal digits in lower "
                 "case, and the last; copy the file again from another member"
             )
-            raise DataError(msg)
         return cls(bytes.fromhex(words[2].decode()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -152,10 +150,9 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", self.fingerprint):
-            msg = (
+            raise DataError(
                 f"fingerprint: {self.fingerprint!r:.60} is not {2 * FINGERPRINT_BYTES} hexadecimal digits in lower case"
             )
-            raise DataError(msg)
         if len(self.ids) > MAX_ITEMS:
             raise DataError(f"items: there are {len(self.ids):,}, but a vocabulary has at most {MAX_ITEMS:,}")
         for number, item in enumerate(self.ids, 1):
@@ -202,11 +199,10 @@ class Vocabulary:
         first = vocabularies[0]
         for name, other in zip(names, vocabularies, strict=True):
             if other.fingerprint != first.fingerprint:
-                msg = (
+                raise DataError(
                     f"{name} was created with another secret (fingerprint {other.fingerprint}) than {names[0]} "
                     f"({first.fingerprint}); give all members the same secret and create the vocabularies again"
                 )
-                raise DataError(msg)
         return cls(tuple(sorted(set(chain.from_iterable(each.ids for each in vocabularies)))), first.fingerprint)
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -273,11 +269,10 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
     if len(lost):
         named = ", ".join(f"{database.vocabulary[i]!r:.60}" for i in lost[:_NAMED])
         more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
-        msg = (
+        raise DataError(
             f"{database.name}: the agreed vocabulary lacks {named}{more}; create the vocabulary of these data with "
             "`fedslim vocabulary make`, merge it again with those of all members, and give the result to all of them"
         )
-        raise DataError(msg)
     labels = _labels(vocabulary, places.tolist(), database.vocabulary)
     moved = TransactionDatabase.from_rows(database.lengths, places[database.items], labels, name=database.name)
     return replace(moved, duplicates_removed=database.duplicates_removed, encoding=database.encoding)
@@ -317,11 +312,10 @@ def names_for(catalogue: Mapping[str, str], secret: ItemSecret | None = None) ->
 def _places(labels: Sequence[str], vocabulary: Vocabulary, secret: ItemSecret) -> NDArray[np.int32]:
     """Return the number of each label, or -1."""
     if secret.fingerprint != vocabulary.fingerprint:
-        msg = (
+        raise DataError(
             f"the vocabulary was created with another secret (fingerprint {vocabulary.fingerprint}) than the one given "
             f"({secret.fingerprint}); use the secret that all members share"
         )
-        raise DataError(msg)
     index = vocabulary.index
     return np.fromiter((index.get(secret.id_of(label), -1) for label in labels), ItemArray, len(labels))
 

@@ -107,11 +107,10 @@ def allow(folder: Path, classes: Sequence[str]) -> list[str]:
         new = [name for name in classes if name not in allowed]
         allowed += new
     except (ValueError, TypeError, KeyError):
-        msg = (
+        raise DataError(
             f"{source}: this is not a resources file of NVFlare, or has no {ALLOWED}; give the folder `local` of a "
             "startup kit of NVFlare 2.9"
-        )
-        raise DataError(msg) from None
+        ) from None
     if new:
         write_whole(own, _json(resources))
     return new

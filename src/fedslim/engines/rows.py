@@ -153,11 +153,10 @@ class Driver:
         has, needs, n = self._engine.memory(len(sizes)), max(sizes) * bytes_each, len(sizes)
         if needs > has:
             enough = max(n + 1, math.ceil(sum(sizes) * bytes_each / has))
-            msg = (
+            raise DataError(
                 f"{self._parts[0].source}: each of {n} workers needs about {needs / 1e9:.1f} GB, but has "
                 f"{has / 1e9:.1f} GB; {enough} workers with that much memory would do"
             )
-            raise DataError(msg)
 
     def _open(self, path: Path, header: dict[str, Any]) -> None:
         header["fedslim"] = __version__

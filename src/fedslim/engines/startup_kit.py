@@ -90,11 +90,10 @@ class KitCheck:
         try:
             public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
         except InvalidSignature:
-            msg = (
+            raise UntrustedError(
                 f"the signature of {name!r} does not match this {statement.what}, member and federation; it may have "
                 "been replaced on the way, or the members have different federation files, so the run must not go on"
-            )
-            raise UntrustedError(msg) from None
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

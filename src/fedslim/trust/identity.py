@@ -103,7 +103,13 @@ class TrustStore:
             )
         self._check_time(certificate, f"the certificate of {name!r}", now)
         self._check_time(self.authority, f"the certificate of the CA {self.name!r}", now)
-        self._check_revocation(certificate, name, now)
+        moment, last = whole(now), ends(self.revocations)
+        if moment > last:
+            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
+            raise UntrustedError(msg)
+        if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
+            raise UntrustedError(msg)
         return name
 
     def verify(
@@ -146,15 +152,6 @@ class TrustStore:
             )
         if moment > certificate.not_valid_after_utc:
             raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
-
-    def _check_revocation(self, certificate: x509.Certificate, name: str, now: datetime) -> None:
-        moment, last = whole(now), ends(self.revocations)
-        if moment > last:
-            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
-            raise UntrustedError(msg)
-        if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
-            raise UntrustedError(msg)
 
 
 def check_authority(certificate: x509.Certificate) -> None:
