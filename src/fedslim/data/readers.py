@@ -41,13 +41,6 @@ _EXTENSIONS = {
 }
 
 
-_OPTIONS = {
-    **dict.fromkeys(("csv", "tsv"), ("--separator", "--encoding")),
-    "jsonl": ("--encoding",),
-    "excel": ("--table",),
-}
-
-
 class ReadOptions(Choices, total=False):
     """The options of `read`."""
 
@@ -142,10 +135,13 @@ def read_tables(  # noqa: PLR0913  # as above
     path = Path(path)
     files = parquet_files(path)
     kind = "parquet" if files is not None and format is None else format_of(path, format)
-    given = {"--query": query, "--table": table, "--separator": separator, "--encoding": encoding}
-    _refuse(
-        {option: value for option, value in given.items() if option not in _OPTIONS.get(kind, ())}, f"a {kind} file"
-    )
+    _refuse({"--query": query}, "a file")
+    if kind != "excel":
+        _refuse({"--table": table}, f"a {kind} file")
+    if kind not in {"csv", "tsv"}:
+        _refuse({"--separator": separator}, f"a {kind} file")
+    if kind not in {"csv", "tsv", "jsonl"}:
+        _refuse({"--encoding": encoding}, f"a {kind} file")
     if is_stdin(path) and kind in {"parquet", "excel"}:
         raise ParameterError(f"-: a {kind} file cannot be read from standard input; save it, and give its path")
     wanted = Wanted(name or ("stdin" if is_stdin(path) else stem(path)), pair, rows)
