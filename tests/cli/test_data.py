@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedslim.data import data_names, load, registry
-from fedslim.data.registry import PublicSet
+from fedslim.data import data_names, load, store
+from fedslim.data.store import PublicSet
 
 CONTENT = b"1 2\n2 3\n"
 
@@ -17,7 +17,7 @@ def tiny(monkeypatch, tmp_path):
     """The only public data set, in its own folder."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     record = PublicSet("tiny", "Tiny", 2, 3, "2", "our own", "free", "nobody", sha256=digest, by_hand="write it")
-    monkeypatch.setattr(registry, "_SETS", (record,))
+    monkeypatch.setattr(store, "_SETS", (record,))
     folder = tmp_path / "downloads"
     folder.mkdir()
     (folder / "tiny.dat").write_bytes(CONTENT)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedslim.data import read, textstream
 from fedslim.data.columns import MISSING_TEXTS
-from fedslim.data.delimited import records
+from fedslim.data.records import records
 from fedslim.errors import DataError, ParameterError
 
 PEOPLE = "name,age,city\nann,30,Bonn\nbob,4,\ncy,NA,Ulm\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedslim.data import encode, encode_together, from_dataframe, load
 from fedslim.data.frames import dataframe_table
 from fedslim.data.guessing import ATTRIBUTES, ITEMS, TRANSACTIONS, VALUES, guess_long, long_by_name
-from fedslim.data.loading import chunks
+from fedslim.data.readers import chunks
 from fedslim.errors import ParameterError
 
 BASKETS = st.lists(st.sets(st.sampled_from(["milk", "tea", "bread", "7", "Käse"]), min_size=1), min_size=1, max_size=12)

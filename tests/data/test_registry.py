@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fedslim.data import get, load, locate, public_set, public_sets
-from fedslim.data.registry import UNPACKED_LIMIT, PublicSet, verify
+from fedslim.data.store import UNPACKED_LIMIT, PublicSet, verify
 from fedslim.errors import DataError
 
 HERE = [record.name for record in public_sets() if record.name != "accidents"]
@@ -67,7 +67,7 @@ def test_packed_content_counts_unpacked(write):
 
 
 def test_an_archive_without_end_is_not_unpacked_to_the_end(write, monkeypatch):
-    monkeypatch.setattr("fedslim.data.registry.UNPACKED_LIMIT", 2**22)
+    monkeypatch.setattr("fedslim.data.store.UNPACKED_LIMIT", 2**22)
     assert UNPACKED_LIMIT > 2**22
     with pytest.raises(DataError, match="larger than 4,194,304 bytes"):
         verify(record(b""), write("toy.dat.gz", gzip.compress(bytes(2**24))))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedslim.data import cache_folder, get, load, locate, registry, store
-from fedslim.data.registry import PublicSet
+from fedslim.data import cache_folder, get, load, locate, store
+from fedslim.data.store import PublicSet
 from fedslim.errors import DataError
 
 CONTENT = b"1 2\n2 3\n"
@@ -55,7 +55,7 @@ def toy(monkeypatch):
     def known(url=None):
         checksum = hashlib.sha256(CONTENT).hexdigest()
         record = PublicSet("toy", "Toy", 2, 3, "2", "", "", "", sha256=checksum, url=url, by_hand="ask a friend for it")
-        monkeypatch.setattr(registry, "_SETS", (record,))
+        monkeypatch.setattr(store, "_SETS", (record,))
 
     known()
     return known

@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 
 from fedslim.data import Encoding, TransactionDatabase, encode_together, load, write_fimi
-from fedslim.data.loading import chunks
+from fedslim.data.readers import chunks
 from fedslim.errors import DataError
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("fedslim.data.loading.ROWS", 7)
+    monkeypatch.setattr("fedslim.data.readers.ROWS", 7)
     monkeypatch.setattr("fedslim.data.columns.ROWS_AT_A_TIME", 7)
     monkeypatch.setattr("fedslim.data.records.ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr("fedslim.data.arrow.ROWS_IN_BATCH", 7)
+    monkeypatch.setattr("fedslim.data.frames.ROWS_IN_BATCH", 7)
     monkeypatch.setattr("fedslim.data.textstream.CHUNK", 64)
 
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedslim.engines import exchange as room
-from fedslim.engines.exchange import WORKING, Broken, Collected
+from fedslim.engines import server as room
 from fedslim.engines.member import SiteMember
-from fedslim.engines.server import STOP, Serving
+from fedslim.engines.server import STOP, WORKING, Broken, Collected, Serving
 from fedslim.engines.simulator import prepare_folder
 from fedslim.errors import RunError
 from fedslim.federated.records import load_run

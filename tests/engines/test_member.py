@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from startup_kits import certificate, make_kits
 
-from fedslim.engines.exchange import JOIN, WORKING
 from fedslim.engines.member import SiteMember
+from fedslim.engines.server import JOIN, WORKING
 from fedslim.engines.simulator import prepare_folder
 from fedslim.engines.startup_kit import KitCheck, KitTrust
-from fedslim.errors import CertificateError, ConfigurationError, DataError, UntrustedError
+from fedslim.errors import CertificateError, DataError, UntrustedError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
@@ -143,15 +143,6 @@ def test_a_sites_file_has_every_key_and_reads_back(tmp_path):
     assert not made.policy().policy.unsigned_keys
     with pytest.raises(DataError):
         write_site_file(tmp_path / "fedslim-site.toml", "north")
-
-
-def test_a_file_of_an_older_release_says_where_its_permissions_go(tmp_path):
-    path = tmp_path / "fedslim-site.toml"
-    write_site_file(path, "north")
-    path.write_text(path.read_text("utf-8") + "[allow]\nmin_members = 2\n", "utf-8")
-    told = "allow: .* `fedslim policy init policy.toml`"
-    with pytest.raises(ConfigurationError, match=told):
-        SiteFile.read(path)
 
 
 # -- what a site remembers -------------------------------------------------------------------------------------------

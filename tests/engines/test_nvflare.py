@@ -216,6 +216,6 @@ def test_a_frame_goes_to_its_member_only_and_failures_are_named(engine, monkeypa
 def test_what_engines_log_reaches_nvflares_handlers_once_and_escaped(engine, logged):
     for _ in range(2):
         engine._set_up_logs()
-    logging.getLogger("fedslim.engines.exchange").warning("%s disconnected: %s", "west", "100%s\n\x1b[2J")
+    logging.getLogger("fedslim.engines.server").warning("%s disconnected: %s", "west", "100%s\n\x1b[2J")
     logging.getLogger("fedslim.safeguards.guard").warning("123 transactions")  # which stays at the site
-    assert logged.record_tuples == [("fedslim.engines.exchange", logging.WARNING, "west disconnected: 100%s \ufffd[2J")]
+    assert logged.record_tuples == [("fedslim.engines.server", logging.WARNING, "west disconnected: 100%s \ufffd[2J")]

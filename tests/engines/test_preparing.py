@@ -15,10 +15,9 @@ from startup_kits import make_kits
 
 from fedslim.cli import main
 from fedslim.data import ItemSecret, Vocabulary, over
-from fedslim.engines.exchange import Collected
 from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, FEDERATION, write_job
 from fedslim.engines.member import SiteMember
-from fedslim.engines.server import Serving
+from fedslim.engines.server import Collected, Serving
 from fedslim.engines.simulator import run_simulator
 from fedslim.engines.startup_kit import KitCheck
 from fedslim.errors import ConfigurationError, RunError

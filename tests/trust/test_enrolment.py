@@ -11,7 +11,6 @@ from trusting import DAY, NOW, WORDS, enrolled, mode, request_of
 from fedslim.errors import CertificateError, DataError, ParameterError, UntrustedError
 from fedslim.trust import (
     Authority,
-    Files,
     Identity,
     Role,
     client_context,
@@ -161,8 +160,6 @@ def test_installing_from_separate_files(authority, tmp_path):
     with pytest.raises(CertificateError, match=r"no revocation list; give the crl\.pem of the CA \(--crl\)"):
         install(folder, signed.certificate, ca, now=NOW)
     assert install(folder, signed.certificate, ca, crl, now=NOW).trust.name == "Heart Study CA"
-    files = Files(*(folder / name for name in ("key.pem", "certificate.pem", "ca.pem", "crl.pem")))
-    assert Identity.load(files).certificate == Identity.load(folder).certificate
 
 
 def test_a_long_list_in_the_folder_is_used_for_a_new_certificate(trial):

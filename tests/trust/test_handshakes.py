@@ -83,7 +83,7 @@ def loose(identity, protocol, **changes):
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if identity is not None:
-        context.load_cert_chain(identity.files.certificate, identity.files.key)
+        context.load_cert_chain(identity.folder / "certificate.pem", identity.folder / "key.pem")
     for name, value in changes.items():
         setattr(context, name, value)
     return context

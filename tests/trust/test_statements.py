@@ -146,7 +146,7 @@ def test_nothing_secret_is_shown(trial):
     identity = trial.members[0]
     hidden = identity._key.private_bytes_raw().hex()
     identity = dataclasses.replace(identity, _passphrase=WORDS)
-    shown = f"{identity!r} {identity} {trial!r} {identity.trust!r} {identity.files!r} {vars(trial.authority)}"
+    shown = f"{identity!r} {identity} {trial!r} {identity.trust!r} {identity.folder!r} {vars(trial.authority)}"
     assert WORDS not in shown
     assert hidden not in shown
     assert repr(identity).startswith("Identity('north', member, until ")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fedslim.data.builtin import BUILTIN_NAMES, PLANTED, Syndrome, builtin_database, builtin_members
-from fedslim.data.coerce import as_database, encode
+from fedslim.data.coerce import as_database, encode, encode_together
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import Encoding
 from fedslim.data.fimi import write_fimi
 from fedslim.data.frames import from_dataframe
-from fedslim.data.generators import KINDS, generate
-from fedslim.data.loading import data_names, load
+from fedslim.data.generators import BUILTIN_NAMES, KINDS, PLANTED, Syndrome, builtin_database, builtin_members, generate
 from fedslim.data.partition import (
     PAPER_UNEVEN_SIZES,
     Partition,
@@ -19,10 +17,8 @@ from fedslim.data.partition import (
     support_quantity_skew,
     support_skew,
 )
-from fedslim.data.pooling import encode_together
-from fedslim.data.readers import FORMATS, read
-from fedslim.data.registry import PublicSet, public_set, public_sets
-from fedslim.data.store import cache_folder, get, locate
+from fedslim.data.readers import FORMATS, data_names, load, read
+from fedslim.data.store import PublicSet, cache_folder, get, locate, public_set, public_sets
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over, read_labels
 
 __all__ = [

@@ -15,8 +15,7 @@ from fedslim.errors import DataError, WriteError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PRIVATE = 0o600
-"""Permissions of a file that only its owner may read."""
+PRIVATE = 0o600  # permissions of a file that only its owner may read
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases."""
+"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases.
+
+`encode_together` is for experiments in one process, which sees all rows anyway. In a federation, members agree on a
+vocabulary instead (`fedslim.data.vocabulary`), and cut their numeric columns in the same way beforehand.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import Column, EncodedTable
+from fedslim.data.columns import Column, EncodedTable, number_transactions, pool
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table
+from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table, find_long, tell_long
 from fedslim.data.frames import dataframe_table, is_dataframe
-from fedslim.data.loading import load
-from fedslim.data.readers import is_source, read_table
+from fedslim.data.guessing import long_by_name
+from fedslim.data.readers import is_source, load, read_table
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
@@ -137,11 +144,10 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
     if encoding is not None and encoding != own:
         fitted = "lists of items" if encoding.kind == "items" else f"a table with {len(encoding.columns)} columns"
         first = f", the first of which is {encoding.columns[0]!r}" if encoding.columns else ""
-        msg = (
+        raise DataError(
             f"the matrix has {X.shape[1]} unnamed columns, but the model was fitted on {fitted}{first}; "
             "give the same kind of data as in fitting"
         )
-        raise DataError(msg)
     rows, columns = _positions(X)
     database = TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name)
     return replace(database, encoding=own), own
@@ -166,8 +172,127 @@ def _positions(matrix: Any) -> tuple[Any, Any]:
 
 def _only_flags(values: np.ndarray[Any, Any]) -> None:
     if values.dtype != bool and not (values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())):
-        msg = (
+        raise DataError(
             "the array has values other than 0 and 1; give a 0/1 matrix with one column per item, a list of lists of "
             "items, or a DataFrame whose columns are attributes"
         )
-        raise DataError(msg)
+
+
+# -- several members --------------------------------------------------------------------------------------------------
+
+
+def encode_together(
+    members: Sequence[Any], names: Sequence[str] | None = None, *, long: bool | None = None
+) -> tuple[list[TransactionDatabase], Encoding]:
+    """Convert each member's data to a database, over the vocabulary that all rows in one place would have.
+
+    Each member's data may be anything that `encode` accepts, of the same kind for all. Tables are encoded as one: all
+    rows determine whether they are one-hot and where numbers are cut. Databases, FIMI files and named data are combined
+    by their labels: numbers by value, then strings; a vocabulary that all have in common is kept.
+
+    Args:
+        members: The data of each member.
+        names: Names of the members; default to member 1, member 2 and so on.
+        long: Whether tables are long ones, instead of a guess; see `read`.
+
+    Raises:
+        DataError: There are no members, their data are of different kinds, or cannot be converted.
+
+    Examples:
+        >>> from fedslim.data import encode_together
+        >>> databases, _ = encode_together([[["bread"]], [["milk"]]])
+        >>> [db.vocabulary for db in databases]
+        [('bread', 'milk'), ('bread', 'milk')]
+    """
+    if not members:
+        raise DataError("there are no members; give the data of at least one")
+    names = [f"member {number}" for number in range(1, len(members) + 1)] if names is None else names
+    tables = [table_of(X) for X in members]
+    kinds = list(map(_kind, members, tables))
+    first = kinds[0]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind != first:
+            raise DataError(f"{names[0]} has {first} and {name} has {kind}; give the data of all members in one form")
+    if first == "a table":
+        return _tables([table for table in tables if table is not None], names, long)
+    if first == "a matrix":
+        return _matrices(members, names)
+    if first == "a database":
+        databases = [encode(X, name=name)[0] for X, name in zip(members, names, strict=True)]
+        return _over_one_vocabulary(databases), ITEMS
+    rows = [list(X) for X in members]
+    whole = TransactionDatabase.from_transactions(chain.from_iterable(rows))
+    return _split(whole, [len(own) for own in rows], names), ITEMS
+
+
+def _kind(X: Any, table: EncodedTable | None) -> str:  # noqa: N803  # scikit-learn's name
+    if table is not None:
+        return "a table"
+    if isinstance(X, (str, os.PathLike, TransactionDatabase)):
+        return "a database"
+    return "a matrix" if is_matrix(X) else "a list of transactions"
+
+
+def _split(whole: TransactionDatabase, sizes: Sequence[int], names: Sequence[str]) -> list[TransactionDatabase]:
+    bounds = pairwise(accumulate(sizes, initial=0))
+    return [whole.take(np.arange(start, end), name=name) for name, (start, end) in zip(names, bounds, strict=True)]
+
+
+def _matrices(members: Sequence[Any], names: Sequence[str]) -> tuple[list[TransactionDatabase], Encoding]:
+    first, encoding = encode(members[0], name=names[0])
+    widths = {name: X.shape[-1] for name, X in zip(names, members, strict=True)}
+    for name, width in widths.items():
+        if width != widths[names[0]]:
+            msg = f"the matrix of {names[0]} has {widths[names[0]]} columns, that of {name} {width}; give equal widths"
+            raise DataError(msg)
+    others = [encode(X, encoding, name=name)[0] for X, name in zip(members[1:], names[1:], strict=True)]
+    return [first, *others], encoding
+
+
+def _over_one_vocabulary(databases: list[TransactionDatabase]) -> list[TransactionDatabase]:
+    if len({database.vocabulary for database in databases}) == 1:
+        return databases
+    vocabulary = sorted({label for database in databases for label in database.vocabulary}, key=by_value)
+    place = {label: number for number, label in enumerate(vocabulary)}
+    moved = []
+    for database in databases:
+        places = np.array([place[label] for label in database.vocabulary], np.int64)
+        moved.append(
+            TransactionDatabase.from_rows(database.lengths, places[database.items], vocabulary, name=database.name)
+        )
+    return moved
+
+
+def by_value(label: str) -> tuple[bool, int, str]:
+    """Return the sort key of a label: whole numbers by value, then strings."""
+    number = label.isascii() and label.isdigit() and (label == "0" or label[0] != "0")
+    return not number, int(label) if number else 0, label
+
+
+def _tables(
+    tables: list[EncodedTable], names: Sequence[str], long: bool | None
+) -> tuple[list[TransactionDatabase], Encoding]:
+    columns = tables[0].names
+    for name, table in zip(names, tables, strict=True):
+        if odd := next(
+            (label for label in (*columns, *table.names) if (label in columns) != (label in table.names)), None
+        ):
+            lacks, has = (name, names[0]) if odd in columns else (names[0], name)
+            msg = f"the table of {has} has a column {odd!r}, that of {lacks} has not; give tables with the same columns"
+            raise DataError(msg)
+    if not any(find_long(table, None, {"long": long}) for table in tables):
+        whole, encoding = encode_table(pool(tables, names), long=False)
+        return _split(whole, [table.size for table in tables], names), encoding
+    sizes: list[int] = []
+    for place, table in enumerate(tables):  # the same id is another transaction at another member
+        own = list(table.columns)
+        transaction = (long_by_name(table.names) or (0,))[0]
+        numbers, size = number_transactions(own[transaction], table.source, table.place)
+        own[transaction] = Column.of_numbers(own[transaction].name, numbers + sum(sizes))
+        tables[place] = replace(table, columns=own)
+        sizes.append(size)
+    pooled = pool(tables, names)
+    if long is None:
+        tell_long(pooled)
+    whole, encoding = encode_table(pooled, long=True)
+    return _split(whole, sizes, names), encoding

@@ -11,14 +11,13 @@ from array import array
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import number_label
-from fedslim.data.labels import unwritable, value_text
-from fedslim.data.parsing import decimal_mark, is_code, parse_number
+from fedslim.data.parsing import decimal_mark, is_code, parse_number, unwritable, value_text
 from fedslim.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
     Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
     Make = Callable[[str], Any]  # a builder of a column, from its name
 
-MISSING = -1
-"""Code of a missing cell, which yields no item."""
-
+MISSING = -1  # code of a missing cell, which yields no item
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
 """Common spellings of a missing value; compared after stripping white space."""
 
@@ -148,10 +145,11 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         distinct, codes = np.unique(values, return_inverse=True)
         return distinct, codes
     base = values.dtype.type(low)
+    places = values - base
     present = np.zeros(high - low + 1, bool)
-    present[values - base] = True
+    present[places] = True
     rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(present).astype(values.dtype) + base, rank[values - base]
+    return np.flatnonzero(present).astype(values.dtype) + base, rank[places]
 
 
 def text_of_value(value: Any) -> str:
@@ -179,9 +177,6 @@ def in_order(texts: set[str]) -> list[str]:
 
 def _in_order(texts: set[str], numbers: dict[str, float] | None) -> list[str]:
     return sorted(texts) if numbers is None else sorted(texts, key=lambda text: (numbers[text], text))
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +276,10 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
     kinds = ["texts" if c.is_text else "booleans" if np.asarray(c.values).dtype == bool else "numbers" for c in columns]
     other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
     if other and names:
-        msg = (
+        raise DataError(
             f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
             "convert it to the same type at all members"
         )
-        raise DataError(msg)
     starts = accumulate((len(column.values) for column in columns), initial=0)
     codes = [np.where(c.codes == MISSING, MISSING, c.codes + start) for c, start in zip(columns, starts, strict=False)]
     joined = np.concatenate(codes).astype(np.int32)
@@ -293,9 +287,6 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
         return Column.of_numbers(columns[0].name, np.concatenate([column.values for column in columns]), joined)
     texts = [text for column in columns for text in column.labels]
     return Column.of_texts(columns[0].name, joined, texts, cut=all(column.cut for column in columns))
-
-
-# -- building --------------------------------------------------------------------------------------------------------
 
 
 class ColumnBuilder:
@@ -334,19 +325,17 @@ def text_of(name: str, value: Any, where: str = "") -> str:
     try:
         return value_text(value)
     except ValueError as error:
-        msg = (
+        raise DataError(
             f"column {name!r} has {error}{where}; convert it to text or numbers, split it into columns, "
             "or give a table of (transaction, item) rows"
-        )
-        raise DataError(msg) from None
+        ) from None
 
 
-def batches_of(rows: Iterable[Sequence[Any]], chosen: Sequence[int]) -> Iterator[Batch]:
+def batches_of(rows: Iterable[Sequence[Any]]) -> Iterator[Batch]:
     """Return batches of cells from rows of equal length; transposing avoids Python code for each cell."""
     stream = iter(rows)
     while batch := list(islice(stream, ROWS_AT_A_TIME)):
-        cells = list(zip(*batch, strict=True))
-        yield len(batch), [cells[position] for position in chosen]
+        yield len(batch), list(zip(*batch, strict=True))
 
 
 def build(
@@ -370,20 +359,29 @@ def build(
         yield [builder.column() for builder in builders]
 
 
-def tables(  # noqa: PLR0913, PLR0917  # the fields of a table, and what `build` needs
+class Wanted(NamedTuple):
+    """What to read: the name of the table, the columns of a long one, and after how many rows to begin a new table."""
+
+    name: str = "data"
+    pair: Pair = NO_PAIR
+    rows: int | None = None
+
+
+def tables(  # noqa: PLR0913, PLR0917  # what a reader knows
     names: Sequence[str],
     batches: Iterable[Batch],
-    name: str,
     source: str,
-    rows: int | None = None,
+    wanted: Wanted,
     make: Make = ColumnBuilder,
     place: Callable[[int], str] | None = None,
     *,
     empty: bool = False,
 ) -> Iterator[EncodedTable]:
-    """Return tables of cells, as `build` makes their columns; without rows there is one only if it may be `empty`."""
-    built = build(names, batches, rows, make)
-    first = next(built, [make(name).column() for name in names] if empty else None)
+    """Return tables of the wanted cells; without rows there is one only if it may be `empty`."""
+    chosen = positions(names, wanted.pair, source)
+    kept = [names[k] for k in chosen]
+    built = build(kept, ((size, [cells[k] for k in chosen]) for size, cells in batches), wanted.rows, make)
+    first = next(built, [make(name).column() for name in kept] if empty else None)
     if first is None:
         raise DataError(f"{source}: the table has no rows; check the data, or the query")
-    yield from (EncodedTable(columns, name, source, place) for columns in chain([first], built))
+    yield from (EncodedTable(columns, wanted.name, source, place) for columns in chain([first], built))

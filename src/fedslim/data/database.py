@@ -1,8 +1,5 @@
 """The transaction database: two flat arrays and a vocabulary.
 
-    db = TransactionDatabase.from_transactions([["bread", "milk"], ["milk"]])
-    db.transactions, db.n_items, db.transaction(0)          # 2, 2, ('bread', 'milk')
-
 An item is its index in the vocabulary, and the method uses the order of the vocabulary as the order of items: the same
 transactions over the same vocabulary give the same code table.
 """
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedslim.data.labels import plain_rows
+from fedslim.data.parsing import plain_rows
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,8 +23,7 @@ if TYPE_CHECKING:
 
     from fedslim.data.encoding import Encoding
 
-ItemArray = np.int32
-"""Type of item ids: room for 2^31 items in half the memory of int64."""
+ItemArray = np.int32  # type of item ids: room for 2^31 items in half the memory of int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +50,12 @@ class TransactionDatabase:
     duplicates_removed: int = 0
     name: str = "data"
     encoding: Encoding | None = None  # how the rows of a table became items; None for lists of items
-    _supports: NDArray[np.int64] = field(init=False, repr=False)
+    supports: NDArray[np.int64] = field(init=False, repr=False)  # of each item of the vocabulary
 
     def __post_init__(self) -> None:
         _check_arrays(self.offsets, self.items, self.vocabulary)
         supports = np.bincount(self.items, minlength=len(self.vocabulary)).astype(np.int64)
-        object.__setattr__(self, "_supports", supports)
+        object.__setattr__(self, "supports", supports)
         for array in (self.offsets, self.items, supports):
             array.setflags(write=False)
 
@@ -70,8 +66,6 @@ class TransactionDatabase:
         for part in (labels, self.offsets.tobytes(), self.items.tobytes()):
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
-
-    # -- construction -------------------------------------------------------------------------------------------
 
     @classmethod
     def from_pairs(
@@ -153,27 +147,20 @@ class TransactionDatabase:
 
     @classmethod
     def joined(cls, databases: Sequence[TransactionDatabase], *, name: str = "data") -> TransactionDatabase:
-        """Concatenate databases over the same vocabulary.
-
-        Raises:
-            DataError: There is no database, or the vocabularies differ.
-        """
+        """Concatenate databases, at least one, over the same vocabulary."""
         if not databases:
             raise DataError("no databases to join; give at least one")
         vocabulary = databases[0].vocabulary
         for number, database in enumerate(databases[1:], 2):
             if database.vocabulary != vocabulary:
-                msg = (
+                raise DataError(
                     f"the vocabulary of database {number} ({database.name}) differs from that of the first; "
                     "create the databases with fedslim.data.encode_together"
                 )
-                raise DataError(msg)
         offsets = np.zeros(1 + sum(map(len, databases)), np.int64)
         np.cumsum(np.concatenate([database.lengths for database in databases]), out=offsets[1:])
         items = np.concatenate([database.items for database in databases])
         return cls(offsets, items, vocabulary, name=name, encoding=databases[0].encoding)
-
-    # -- access -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -192,11 +179,6 @@ class TransactionDatabase:
     def occurrences(self) -> int:
         """The number of (transaction, item) pairs, which determines memory and time."""
         return len(self.items)
-
-    @property
-    def supports(self) -> NDArray[np.int64]:
-        """The support of each item of the vocabulary."""
-        return self._supports
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -226,8 +208,6 @@ class TransactionDatabase:
 
     __hash__ = None  # type: ignore[assignment]  # equality compares large arrays, so databases are no keys
 
-    # -- derived databases --------------------------------------------------------------------------------------
-
     def take(self, tids: Sequence[int] | NDArray[np.integer[Any]], *, name: str | None = None) -> TransactionDatabase:
         """Return the given transactions, in the given order, over the same vocabulary."""
         chosen = np.asarray(tids, np.int64)
@@ -250,11 +230,10 @@ class TransactionDatabase:
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
     """Return a transaction as a list; errors name it by its number, counted from 1."""
     if isinstance(row, (str, bytes)):
-        msg = (
+        raise DataError(
             f"transaction {number} is the string {row!r:.60}, whose letters would become items; "
             "give each transaction as a list of items, e.g. [['bread', 'milk'], ['milk']]"
         )
-        raise DataError(msg)
     if isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype.kind in "biufU":
         return row.tolist()  # type: ignore[no-any-return]  # Python's own numbers are processed faster
     try:

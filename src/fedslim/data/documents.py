@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from fedslim.data.atomic import write_whole
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -43,6 +45,11 @@ class Format:
         if len(data) > max_bytes:
             raise self.bad(path, f"it is larger than {max_bytes:,} bytes")
         return data
+
+    @staticmethod
+    def write(path: Path, content: msgspec.Struct, *, private: bool = True) -> None:
+        """Write a file atomically, for people to read too; only its owner may read it if it is `private`."""
+        write_whole(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", private=private)
 
     def decode(self, data: bytes, path: str | Path, into: type[Content]) -> Content:
         """Decode a file's content; `path` is for messages."""

@@ -26,23 +26,11 @@ from fedslim.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from fedslim.data.columns import EncodedTable
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 20
-"""How many column names a message lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """A column as items: a code for each row (or `MISSING`), and the codes' labels in vocabulary order."""
-
-    codes: NDArray[np.int32]
-    labels: list[str]
-    rows: NDArray[np.int32] | None  # the transaction of each code, if not one for each
+_NAMED = 20  # how many column names a message lists
 
 
 class Choices(TypedDict, total=False):
@@ -108,8 +96,7 @@ class Encoding:
         return cls(plain["kind"], tuple(plain["columns"]), cuts, tuple(plain["ignored"]), tuple(plain["missing"]))
 
 
-ITEMS = Encoding("items")
-"""The encoding of lists of items."""
+ITEMS = Encoding("items")  # the encoding of lists of items
 
 
 def encode_table(
@@ -140,7 +127,7 @@ def encode_table(
             return _items(table, columns, choices), ITEMS
         table = by_attribute(table, columns)
     parts, encoding = _decide(table, bins, choices) if encoding is None else (_apply(table, encoding), encoding)
-    vocabulary = [label for part in parts for label in part.labels]
+    vocabulary = [label for part in parts for label in part.values]
     if (twin := first_repeat(vocabulary)) is not None:
         raise DataError(f"{table.source}: two columns make the same item {twin!r}; rename one of them")
     return replace(_rows_from_codes(parts, vocabulary, table), encoding=encoding), encoding
@@ -208,7 +195,7 @@ def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) ->
             raise ParameterError(f"{option} does not go with {what}; leave it out")
 
 
-def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Coded], Encoding]:
+def _decide(table: EncodedTable, bins: int, choices: Choices) -> tuple[list[Column], Encoding]:
     columns, ignored = _chosen(table, choices)
     missing, one_hot = tuple(choices.get("missing") or ()), choices.get("one_hot")
     if one_hot or (one_hot is None and all(column.is_flag() for column in columns)):
@@ -273,15 +260,14 @@ def _as_numeric(column: Column, source: str) -> Column:
         return column
     taken = column.with_codes(column.codes, zeros=True)
     if odd := next((text for text in taken.values if parse_number(text, taken.mark) is None), None):
-        msg = (
+        raise DataError(
             f"{source}: the column {column.name!r} has the value {odd!r:.40}, which is not a number; add it to "
             "missing, or leave the column out of numeric"
         )
-        raise DataError(msg)
     return taken
 
 
-def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
+def _apply(table: EncodedTable, encoding: Encoding) -> list[Column]:
     columns = _match(table, encoding)
     if encoding.kind == "one-hot":
         return [_flag(column, table.source) for column in columns]
@@ -291,12 +277,11 @@ def _apply(table: EncodedTable, encoding: Encoding) -> list[Coded]:
 def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     """Return the table's columns in the order of the encoding; both must have the same columns."""
     if encoding.kind == "items":
-        msg = (
+        raise DataError(
             f"{table.source}: this is a table with the column {table.columns[0].name!r}, but the model was fitted on "
             "lists of items; give lists of items, or fit on a table (a code table file of version 1 or 2 does not say "
             "how its table was encoded: mine it again)"
         )
-        raise DataError(msg)
     gone = frozenset(encoding.missing)
     columns = {column.name: column.without(gone) for column in table.columns if column.name not in encoding.ignored}
     if table.transactions is not None:  # no transaction may have an attribute, or the first may have a new one
@@ -313,15 +298,14 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
     return [columns[name] for name in encoding.columns]
 
 
-def _flag(column: Column, source: str = "the table") -> Coded:
+def _flag(column: Column, source: str = "the table") -> Column:
     flags = column.flags()
     if flags is None:
-        msg = (
+        raise DataError(
             f"{source}: the column {column.name!r} has values other than 0, 1, true and false, so it does not fit "
             "one_hot, or a model that was fitted on a one-hot table; leave the column or the option out, or fit again"
         )
-        raise DataError(msg)
-    return Coded(np.where(flags, 0, MISSING).astype(np.int32), [column.name], column.rows)
+    return replace(column, codes=np.where(flags, 0, MISSING).astype(np.int32), values=[column.name])
 
 
 def _cuts(column: Column, bins: int) -> Intervals | None:
@@ -335,7 +319,7 @@ def _cuts(column: Column, bins: int) -> Intervals | None:
     return replace(equal_frequency(distinct, counts, bins), mark=column.mark)
 
 
-def _coded(column: Column, how: Intervals | str | None) -> Coded:
+def _coded(column: Column, how: Intervals | str | None) -> Column:
     """Make items of values, by intervals, or by `year` or `month`; texts that are no numbers or dates stay."""
     if isinstance(how, Intervals):
         numbers = (
@@ -350,17 +334,17 @@ def _coded(column: Column, how: Intervals | str | None) -> Coded:
         labels = column.labels
     items = [f"{column.name}={label}" for label in labels]
     place = {item: code for code, item in enumerate(dict.fromkeys(items))}
-    return Coded(recode(column.codes, [place[item] for item in items]), list(place), column.rows)
+    return replace(column, codes=recode(column.codes, [place[item] for item in items]), values=list(place))
 
 
-def _rows_from_codes(parts: Sequence[Coded], vocabulary: list[str], table: EncodedTable) -> TransactionDatabase:
+def _rows_from_codes(parts: Sequence[Column], vocabulary: list[str], table: EncodedTable) -> TransactionDatabase:
     """Collect (row, item) pairs column by column; memory is linear in the number of items present."""
     tids, ids, first = [], [], 0
     for part in parts:
         here = np.flatnonzero(part.codes != MISSING)
         tids.append(here if part.rows is None else part.rows[here])
         ids.append(part.codes[here].astype(np.int64) + first)
-        first += len(part.labels)
+        first += len(part.values)
     return TransactionDatabase.from_pairs(
         np.concatenate(tids), np.concatenate(ids), vocabulary, transactions=table.size, name=table.name
     )

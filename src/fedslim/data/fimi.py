@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedslim.data.atomic import writing
-from fedslim.data.database import ItemArray, TransactionDatabase
+from fedslim.data.columns import ranked
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.textstream import Block, blocks, explain_decoding
 from fedslim.errors import DataError
 
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LARGEST_ITEM = 2**63 - 1
-"""The largest item number: they are read as signed 64-bit integers."""
-
-_SAFE_DIGITS = 18
-"""Numbers with this many digits always fit 64 bits; longer ones are checked one by one."""
+LARGEST_ITEM = 2**63 - 1  # the largest item number: they are read as signed 64-bit integers
+_SAFE_DIGITS = 18  # numbers with this many digits always fit 64 bits; longer ones are checked one by one
 
 _BLANK, _DIGIT, _OTHER = 0, 1, 2
 _KIND = np.full(256, _OTHER, np.uint8)
@@ -53,7 +51,7 @@ def fimi_chunks(path: Path) -> Iterator[TransactionDatabase]:
 
 
 def _database(values: NDArray[np.signedinteger], lengths: NDArray[np.int64], name: str) -> TransactionDatabase:
-    numbers, ids = _rank(values)
+    numbers, ids = ranked(values)
     return TransactionDatabase.from_rows(lengths, ids, [str(n) for n in numbers.tolist()], name=name)
 
 
@@ -77,10 +75,10 @@ def _parse(path: Path, block: Block) -> tuple[NDArray[np.signedinteger], NDArray
     widths = ends - starts
     values = _numbers(raw, ends, widths)
     for token in np.flatnonzero(widths > _SAFE_DIGITS).tolist():
-        digits = block.data[starts[token] : ends[token]].lstrip(b"0")
-        if len(digits) > len(str(LARGEST_ITEM)) or int(digits or b"0") > LARGEST_ITEM:
+        digits = block.data[starts[token] : ends[token]]
+        if not _fits(digits):
             raise _first_bad_field(path, block)
-        values[token] = int(digits or b"0")
+        values[token] = int(digits.lstrip(b"0") or b"0")
     before = np.searchsorted(starts, np.flatnonzero(raw == ord("\n")))
     narrow = values.astype(np.int32) if values.size and values.max() < 2**31 else values
     return narrow, np.diff(before, prepend=0).astype(np.int64)
@@ -117,18 +115,6 @@ def _first_bad_field(path: Path, block: Block) -> DataError:
 def _fits(digits: bytes) -> bool:
     bare = digits.lstrip(b"0")
     return len(bare) <= _SAFE_DIGITS or (len(bare) <= len(str(LARGEST_ITEM)) and int(bare) <= LARGEST_ITEM)
-
-
-def _rank(values: NDArray[np.signedinteger]) -> tuple[NDArray[np.signedinteger], NDArray[np.int32]]:
-    """Return the distinct numbers, ascending, and the index of each value among them."""
-    largest = int(values.max(initial=0))
-    if largest > 4 * values.size + 2**20:  # a lookup table would be larger than the data: sort instead
-        numbers, ids = np.unique(values, return_inverse=True)
-        return numbers, ids.astype(ItemArray)
-    present = np.zeros(largest + 1, bool)
-    present[values] = True
-    rank = np.cumsum(present, dtype=ItemArray) - 1
-    return np.flatnonzero(present), rank[values]
 
 
 def write_fimi(db: TransactionDatabase, path: str | os.PathLike[str]) -> Path:

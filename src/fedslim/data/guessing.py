@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["categorical", "numeric", "boolean", "year", "month", "ignore"]
 
-MANY = 20
-"""So many values, all different, look like an identifier."""
-
-MAX_MONTHS = 24
-"""Dates over more months than this become years."""
-
+MANY = 20  # so many values, all different, look like an identifier
+MAX_MONTHS = 24  # dates over more months than this become years
 _ID = re.compile(r"(.*[\W_])?(id|uuid|guid|key|nr|no|number)|.*[a-z](ID|Id)", re.ASCII)
 _NINES = (-9999.0, -999.0, -99.0, -9.0, 99999.0, 9999.0, 999.0)
 _FAR = 5

@@ -1,8 +1,5 @@
 """Partition a database among members: the paper's four settings (sections 5.1 to 5.4), from a seed.
 
-    partition = iid(db, 10, seed=0)
-    partition.sizes, partition.parts[3], partition.assignment
-
 Every transaction goes to exactly one member, every member gets at least one, and each part keeps the order of the
 database. Equal seeds give equal partitions on every machine: only numpy's `Generator.random` is used, whose stream
 stays the same across releases, and all computations with it are exact or correctly rounded.
@@ -29,9 +26,7 @@ if TYPE_CHECKING:
 
     Itemset = tuple[int, ...]
 
-PER_MEMBER = 3
-"""Maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones."""
-
+PER_MEMBER = 3  # maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones
 MOST_ALIKE = (0.5, 0.75, 1.0)
 """Two dominant itemsets are diverse if their Jaccard similarity |X ∩ Y| / |X ∪ Y| is at most the first of these.
 
@@ -74,9 +69,6 @@ class Partition:
             "sizes": list(self.sizes),
             "dominant": [[list(itemset) for itemset in itemsets] for itemsets in self.dominant],
         }
-
-
-# -- the schemes -------------------------------------------------------------------------------------------------------
 
 
 def iid(db: TransactionDatabase, members: int, *, seed: int = 0) -> Partition:
@@ -167,9 +159,6 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
 
 
-# -- sizes -------------------------------------------------------------------------------------------------------------
-
-
 def _apportion(total: int, weights: Sequence[int]) -> list[int]:
     """Divide `total` in proportion to the weights: round down, and give the rest to the largest remainders.
 
@@ -237,9 +226,6 @@ def _uniform(stream: np.random.Generator) -> Decimal:
     return Decimal(1.0 - stream.random())
 
 
-# -- assignment --------------------------------------------------------------------------------------------------------
-
-
 def _deal(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
     """Return a random assignment with exactly these sizes."""
     shuffled = np.argsort(_stream(seed, _DEALING).random(sum(sizes)), kind="stable")
@@ -271,9 +257,6 @@ def _stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, purpose]))
 
 
-# -- dominant itemsets -------------------------------------------------------------------------------------------------
-
-
 def _deal_itemsets(
     db: TransactionDatabase, members: int, dominant: Iterable[tuple[Iterable[int], int]], min_size: int
 ) -> tuple[tuple[tuple[Itemset, ...], ...], float]:
@@ -284,12 +267,11 @@ def _deal_itemsets(
     by_usage = sorted(offered, key=lambda pair: (-pair[1], -len(pair[0]), pair[0]))
     large = list(dict.fromkeys(frozenset(items) for items, usage in by_usage if len(items) >= min_size and usage))
     if len(large) < members:
-        msg = (
+        raise ParameterError(
             f"each of the {members} members needs a dominant itemset, but of the {len(offered)} given only "
             f"{len(large)} are distinct, used and have {min_size} items or more; "
             "use fewer members, lower min_size, or give the itemsets of a larger code table"
         )
-        raise ParameterError(msg)
     chosen: dict[frozenset[int], None] = {}
     enough = members * PER_MEMBER
     for alike in MOST_ALIKE:
@@ -385,9 +367,6 @@ def _within_room(
     return assignment
 
 
-# -- parameter checks --------------------------------------------------------------------------------------------------
-
-
 def check_member_count(db: TransactionDatabase, members: Any) -> int:
     """Return the number of members, after checking that there is a transaction for each."""
     wanted = check_whole("the number of members", members, 1)
@@ -410,11 +389,10 @@ def _check_alpha(alpha: Any) -> float:
 def _checked_itemset(db: TransactionDatabase, items: Iterable[int]) -> Itemset:
     itemset = tuple(sorted(check_whole("an item of a dominant itemset", item, 0) for item in items))
     if itemset and itemset[-1] >= db.n_items:
-        msg = (
+        raise ParameterError(
             f"a dominant itemset has the item {itemset[-1]}, but the last item of the vocabulary is {db.n_items - 1}; "
             "give itemsets of a code table over the same vocabulary"
         )
-        raise ParameterError(msg)
     if len(set(itemset)) < len(itemset):
         raise ParameterError(f"the dominant itemset {itemset} has an item twice; give each item once")
     return itemset

@@ -1,20 +1,22 @@
-"""Choose the reader of a source: a file by its extension or the given format, several Parquet files, or a database."""
+"""Load data by path or name: files of any format, databases, built-in and public data sets, generated data."""
 
 from __future__ import annotations
 
 import glob
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from fedslim.data.arrow import parquet_tables
-from fedslim.data.columns import NO_PAIR
-from fedslim.data.delimited import TAB, delimited_tables
+from fedslim.data.columns import NO_PAIR, Wanted, long_to_database, pool
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import Choices, check_no_choices
-from fedslim.data.fimi import read_fimi, stem
-from fedslim.data.frames import database_of
-from fedslim.data.records import json_lines_tables, workbook_tables
+from fedslim.data.encoding import ITEMS, Choices, check_no_choices, encode_table, find_long
+from fedslim.data.fimi import fimi_chunks, read_fimi, stem
+from fedslim.data.frames import database_of, parquet_tables
+from fedslim.data.generators import BUILTIN_NAMES, KINDS, builtin_database, generate
+from fedslim.data.records import TAB, delimited_tables, json_lines_tables, workbook_tables
 from fedslim.data.sql import is_url, sql_tables
+from fedslim.data.store import did_you_mean, locate, public_set, public_sets, verify
 from fedslim.data.textstream import is_file, is_folder, is_stdin
 from fedslim.errors import DataError, ParameterError
 
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 
     from fedslim.data.columns import EncodedTable, Pair
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import TableSchema
+    from fedslim.data.encoding import Encoding, TableSchema
 
-FORMATS = ("fimi", "csv", "tsv", "parquet", "jsonl", "excel")
-"""The names of the supported formats."""
-
+FORMATS = ("fimi", "csv", "tsv", "parquet", "jsonl", "excel")  # the names of the supported formats
+MAX_SHOWN = 80
+ROWS = 100_000  # rows in a chunk of a table; a FIMI file comes in blocks of some megabytes
 _EXTENSIONS = {
     **dict.fromkeys((".dat", ".txt", ".fimi"), "fimi"),
     ".csv": "csv",
@@ -129,7 +131,7 @@ def read_tables(  # noqa: PLR0913  # as above
     """
     if isinstance(path, str) and is_url(path):
         _refuse({"--format": format, "--separator": separator, "--encoding": encoding}, "a database")
-        return sql_tables(path, query=query, table=table, name=name, pair=pair, rows=rows)
+        return sql_tables(path, Wanted(name or "", pair, rows), query=query, table=table)
     path = Path(path)
     files = parquet_files(path)
     kind = "parquet" if files is not None and format is None else format_of(path, format)
@@ -142,17 +144,17 @@ def read_tables(  # noqa: PLR0913  # as above
         _refuse({"--encoding": encoding}, f"a {kind} file")
     if is_stdin(path) and kind in {"parquet", "excel"}:
         raise ParameterError(f"-: a {kind} file cannot be read from standard input; save it, and give its path")
-    how: dict[str, Any] = {"name": name or ("stdin" if is_stdin(path) else stem(path)), "pair": pair, "rows": rows}
+    wanted = Wanted(name or ("stdin" if is_stdin(path) else stem(path)), pair, rows)
     match kind:
         case "csv" | "tsv":
             mark = (TAB if kind == "tsv" else ",") if separator is None else _separator(separator)
-            return delimited_tables(path, separator=mark, encoding=encoding, **how)
+            return delimited_tables(path, wanted, separator=mark, encoding=encoding)
         case "jsonl":
-            return json_lines_tables(path, encoding=encoding, expected=expected, **how)
+            return json_lines_tables(path, wanted, encoding=encoding, expected=expected)
         case "excel":
-            return workbook_tables(path, sheet=table, **how)
+            return workbook_tables(path, wanted, table)
         case "parquet":
-            return parquet_tables(path if files is None else files, **how)
+            return parquet_tables(path if files is None else files, wanted)
     return iter(())
 
 
@@ -202,3 +204,131 @@ def format_of(path: Path, given: str | None) -> str:
     if not is_file(path):
         return "fimi"  # any reader reports what is wrong with the path
     raise DataError(f"{path}: the extension {suffix!r} is unknown; give the format with --format: {', '.join(FORMATS)}")
+
+
+# -- by path or name --------------------------------------------------------------------------------------------------
+
+
+def data_names() -> list[str]:
+    """Return every name that `load` accepts besides paths."""
+    return [*BUILTIN_NAMES, *(record.name for record in public_sets()), *KINDS]
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    **options: Unpack[ReadOptions],
+) -> TransactionDatabase:
+    r"""Load data by path or by name; an existing file takes precedence over a name.
+
+    Args:
+        source: The path of a file or the URL of a database (see `read`), or a name: `encounters`, a public set such as
+            `mushroom` (from `folder`, FEDSLIM_DATA or the cache; this function never downloads), or a kind of generated
+            data such as `accidents-like`, optionally with a number of transactions: `accidents-like:20000`.
+        folder: Folder to search first for a public set.
+        seed: Random seed for built-in and generated data.
+        **options: How to read a file or a database; see `read`.
+
+    Raises:
+        DataError: The path or name does not exist, or the data cannot be read.
+
+    Examples:
+        >>> from fedslim.data import load
+        >>> db = load("encounters")
+        >>> len(db), db.n_items
+        (5000, 76)
+        >>> with open("sales.csv", "w") as file:
+        ...     _ = file.write("order,product\n1,bread\n1,milk\n2,milk\n")
+        >>> list(load("sales.csv", transaction_column="order", item_column="product"))
+        [('bread', 'milk'), ('milk',)]
+    """
+    path, text = Path(source), str(source)
+    if is_url(source) or is_file(path):  # a folder with the name of a data set does not count
+        return read(source, **options)
+    of_files = [key for key in ReadOptions.__annotations__ if key not in {"name", "bins", *Choices.__annotations__}]
+    given = {key: value for key, value in options.items() if value is not None and key in of_files}
+    name, choices = options.get("name"), {key: options.get(key) for key in Choices.__annotations__}
+    made = _make(text, seed)
+    if made is not None:
+        check_no_choices(f"the data set {text}", options.get("schema"), cast("Choices", choices))
+        if given:
+            msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
+            raise ParameterError(msg)
+        return made if name is None else replace(made, name=name)
+    if text in {record.name for record in public_sets()}:
+        if options.get("format") not in {None, "fimi"} or given.keys() - {"format", "schema"}:
+            raise DataError(f"{text} is a public set, which is a FIMI file; leave out the format and the columns")
+        found = locate(text, folder=folder)
+        verify(public_set(text), found)
+        return read(found, **cast("ReadOptions", {**options, "format": "fimi", "name": name or text}))
+    if is_source(source):
+        return read(source, **options)
+    raise _nothing(path, text)
+
+
+def chunks(
+    source: str | os.PathLike[str],
+    coded: Encoding | None,
+    *,
+    pair: Pair = NO_PAIR,
+    folder: str | os.PathLike[str] | None = None,
+    long: bool | None = None,
+    **how: Any,
+) -> Iterator[TransactionDatabase]:
+    """Yield rows in chunks, with items as `coded` says, so that memory is that of one chunk; a long table is one chunk.
+
+    `pair` is for a long table, `how` for `read_tables`.
+    """
+    if not is_source(source):
+        yield load(source, folder=folder)
+        return
+    path, coded = Path(source), coded or ITEMS
+    lines = is_file(path) and format_of(path, how.get("format")) == "jsonl"
+    whole = pair != NO_PAIR or coded.kind == "items" or (lines and coded.rules is not None)  # a key may come later
+    tables = read_tables(source, pair=pair, rows=None if whole else ROWS, expected=coded.columns, **how)
+    first = next(tables, None)
+    if first is None:
+        yield from fimi_chunks(path)
+        return
+    if pair != NO_PAIR:
+        yield long_to_database(*first.columns, name=first.name, source=first.source, place=first.place)
+        return
+    if find_long(first, coded, {"long": long}) is not None:
+        first = pool([first, *tables])
+    for table in chain([first], tables):
+        yield encode_table(table, encoding=coded, long=long)[0]
+
+
+def check_is_data(name: str) -> None:
+    """Check that what is no file is the name of a data set."""
+    if name.partition(":")[0] not in data_names():
+        raise _nothing(Path(name), name)
+
+
+def _make(text: str, seed: int | None) -> TransactionDatabase | None:
+    """Return built-in or generated data, or None if the name is neither."""
+    chosen = {} if seed is None else {"seed": seed}
+    if text in BUILTIN_NAMES:
+        return builtin_database(text, **chosen)
+    kind, colon, size = text.partition(":")
+    if kind not in KINDS:
+        return None
+    return generate(kind, transactions=_size(text, size) if colon else None, **chosen)
+
+
+def _size(text: str, size: str) -> int:
+    if not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far above the limit
+        msg = f"{text}: give a number of transactions after the colon, as in {text.partition(':')[0]}:20000"
+        raise ParameterError(msg)
+    return int(size)
+
+
+def _nothing(path: Path, text: str) -> DataError:
+    if is_folder(path):
+        return DataError(f"{path}: this is a folder without Parquet files; name one file in it")
+    shown = text if len(text) <= MAX_SHOWN else "…" + text[1 - MAX_SHOWN :]  # the end of a path says most
+    return DataError(
+        f"{shown!r} is neither an existing file nor the name of a data set{did_you_mean(text, data_names())}"
+    )

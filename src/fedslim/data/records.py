@@ -1,13 +1,15 @@
-"""Read JSON Lines and workbooks: rows of Python values, whose columns may mix types."""
+"""Read tables row by row: CSV and TSV files with a header, JSON Lines, and workbooks."""
 
 from __future__ import annotations
 
+import csv
+import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fedslim.data.arrow import needed, reason_of
+from fedslim.data import textstream
 from fedslim.data.columns import (
     NO_PAIR,
     ROWS_AT_A_TIME,
@@ -19,26 +21,130 @@ from fedslim.data.columns import (
     tables,
     text_of,
 )
-from fedslim.data.textstream import open_bytes, text_lines
+from fedslim.data.frames import needed, reason_of
+from fedslim.data.textstream import is_stdin, open_bytes, text_lines
 from fedslim.errors import DataError
+from fedslim.format import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fedslim.data.columns import Batch, Pair
+    from fedslim.data.columns import Batch, Wanted
 
+TAB = "\t"
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-def json_lines_tables(  # noqa: PLR0913  # all but one by keyword
-    path: Path,
-    *,
-    name: str,
-    pair: Pair = NO_PAIR,
-    encoding: str | None = None,
-    rows: int | None = None,
-    expected: Sequence[str] = (),
+class _LongFields:
+    """Raises the csv module's field size limit while files are read; `_parse` enforces the real limit.
+
+    The csv module has one limit for the whole process. The first reader raises it and the last one restores it, unless
+    other code changed it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._before = self._ours = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._readers:
+                self._before = csv.field_size_limit()
+                self._ours = max(self._before, textstream.LINE_LIMIT)
+                csv.field_size_limit(self._ours)
+            self._readers += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._readers -= 1
+            if not self._readers and csv.field_size_limit() == self._ours:
+                csv.field_size_limit(self._before)
+
+
+_LONG_FIELDS = _LongFields()
+
+
+def records(path: Path, separator: str, encoding: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a file with the line on which each starts; blank lines are skipped."""
+    with _LONG_FIELDS:
+        yield from _parse(path, separator, encoding)
+
+
+def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+    start, number, held = 1, 0, 0  # where the record starts, the last line read, and the characters since the start
+
+    def lines() -> Iterator[str]:
+        """Feed lines to the csv module, and limit the size of a record, which quotes may spread over many lines."""
+        nonlocal number, held
+        for number, line in enumerate(textstream.text_lines(path, encoding), 1):  # noqa: B007  # read outside
+            held += len(line)
+            if held > textstream.LINE_LIMIT:
+                raise DataError(
+                    f"{path}:{start}: the row is longer than {textstream.LINE_LIMIT:,} characters; "
+                    "check for a quote that is never closed"
+                )
+            yield line
+
+    rows = csv.reader(lines(), delimiter=separator, strict=True)
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{path}:{start}: cannot be parsed ({error}); "
+                'close every quote, and double a quote inside a quoted field, as in "6"" nails"'
+            ) from None
+        if row is None:
+            return
+        if row:
+            yield start, row
+        start, held = number + 1, 0
+
+
+def delimited_tables(
+    path: Path, wanted: Wanted, *, separator: str = ",", encoding: str | None = None
+) -> Iterator[EncodedTable]:
+    """Read a table with a header."""
+    found = records(path, separator, encoding)
+    names = _header(path, found)
+
+    def place(row: int) -> str:
+        again = islice(records(path, separator, encoding), row + 1, None)  # after the header; only for an error
+        return f"{path}:{next(again)[0]}"
+
+    batches = batches_of(_check(path, len(names), found))
+    yield from tables(names, batches, str(path), wanted, place=None if is_stdin(path) else place)
+
+
+def _header(path: Path, records: Iterator[tuple[int, list[str]]]) -> list[str]:
+    line, header = next(records, (1, []))
+    names = [field.strip() for field in header]
+    check_names(names, f"{path}:{line}")
+    if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
+        raise DataError(
+            f"{path}:{line}: the header has the single column {names[0]!r:.60}, which looks like several separated by "
+            f"{other!r}; add --separator {'tab' if other == TAB else repr(other)}"
+        )
+    return names
+
+
+def _check(path: Path, width: int, records: Iterator[tuple[int, list[str]]]) -> Iterator[list[str]]:
+    for line, row in records:
+        if len(row) != width:
+            raise DataError(
+                f"{path}:{line}: the row has {count(len(row), 'field')}, but the header has {width}; "
+                "add or remove fields, and quote fields that contain the separator"
+            )
+        yield row
+
+
+# -- JSON Lines and workbooks, whose columns may mix types ------------------------------------------------------------
+
+
+def json_lines_tables(
+    path: Path, wanted: Wanted, *, encoding: str | None = None, expected: Sequence[str] = ()
 ) -> Iterator[EncodedTable]:
     """Read a file with a JSON object on each line; a key is a column, and a key that an object lacks is missing.
 
@@ -54,13 +160,13 @@ def json_lines_tables(  # noqa: PLR0913  # all but one by keyword
             if not seen and not keys.keys().isdisjoint(expected):
                 names.extend(expected)
             seen.update(keys)
-            names.extend(key for key in keys if key not in names and (pair == NO_PAIR or key in pair))
+            names.extend(key for key in keys if key not in names and (wanted.pair == NO_PAIR or key in wanted.pair))
             yield len(batch), [[each.get(key) for _, each in batch] for key in names]
 
     try:
-        for columns in build(names, batches(), rows):
-            kept = [columns[k] for k in positions(names, pair, str(path))]
-            yield EncodedTable(kept, name, str(path))
+        for columns in build(names, batches(), wanted.rows):
+            kept = [columns[k] for k in positions(names, wanted.pair, str(path))]
+            yield EncodedTable(kept, wanted.name, str(path))
     except TypeError:  # a list or an object, which cannot be a key of a dictionary
         raise _not_single(path, names, batch) from None
     check_names(names, str(path))  # nothing may have been read
@@ -91,9 +197,7 @@ def _not_single(path: Path, names: Sequence[str], batch: list[tuple[int, dict[st
     raise AssertionError  # a list has no text
 
 
-def workbook_tables(
-    path: Path, *, name: str, pair: Pair = NO_PAIR, sheet: str | None = None, rows: int | None = None
-) -> Iterator[EncodedTable]:
+def workbook_tables(path: Path, wanted: Wanted, sheet: str | None = None) -> Iterator[EncodedTable]:
     """Read a sheet of an Excel or OpenDocument workbook; its first row names the columns."""
     library = needed("python_calamine", str(path), "tables")
     with open_bytes(path):  # reports a missing or an empty file with the same messages as for text
@@ -109,8 +213,7 @@ def workbook_tables(
             filled = ([None if cell == "" else cell for cell in row] for row in lines)
             present = (row for row in filled if any(cell is not None for cell in row))
             names = ["" if cell is None else text_of("header", cell).strip() for cell in next(present, [])]
-            chosen = positions(names, pair, str(path))
-            yield from tables([names[k] for k in chosen], batches_of(present, chosen), name, str(path), rows)
+            yield from tables(names, batches_of(present), str(path), wanted)
     except (library.CalamineError, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise

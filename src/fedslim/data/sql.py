@@ -1,7 +1,5 @@
 """Read the result of a query: PostgreSQL through ADBC, SQLite through Python, DuckDB through its own library.
 
-    (table,) = sql_tables("postgresql://reader@db.example/clinic", query="select * from visits", name="visits")
-
 A URL may contain a password. It is handed to the driver and appears nowhere else: messages, names and records have the
 URL as `masked` returns it.
 """
@@ -12,18 +10,18 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from fedslim.data.arrow import ROWS_IN_BATCH, arrow_tables, needed, reason_of
-from fedslim.data.columns import NO_PAIR, batches_of, positions, tables
+from fedslim.data.columns import Wanted, batches_of, tables
+from fedslim.data.frames import ROWS_IN_BATCH, arrow_tables, needed, reason_of
 from fedslim.data.textstream import is_file, open_bytes
 from fedslim.errors import DataError, FedslimError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fedslim.data.columns import EncodedTable, Pair
+    from fedslim.data.columns import EncodedTable
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SECRET_KEY = re.compile(r"([?&](?:[a-z]*password|passfile|sslkey|token)=)[^&#]*", re.IGNORECASE)
@@ -57,14 +55,8 @@ def masked(text: str) -> str:
     return _SECRET_KEY.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", text))
 
 
-def sql_tables(  # noqa: PLR0913  # all but one by keyword
-    source: str,
-    *,
-    query: str | None = None,
-    table: str | None = None,
-    name: str | None = None,
-    pair: Pair = NO_PAIR,
-    rows: int | None = None,
+def sql_tables(
+    source: str, wanted: Wanted, *, query: str | None = None, table: str | None = None
 ) -> Iterator[EncodedTable]:
     """Read the rows of a query, or of a table by its name (`visits` or `schema.visits`)."""
     url = getattr(source, "url", str(source))
@@ -81,7 +73,7 @@ def sql_tables(  # noqa: PLR0913  # all but one by keyword
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
         query = f"select * from {quoted}"  # noqa: S608  # the names are quoted
     try:
-        yield from _READERS[scheme](url, query, name or table or "query", shown, pair, rows)
+        yield from _READERS[scheme](url, query, shown, wanted._replace(name=wanted.name or table or "query"))
     except FedslimError:
         raise
     except Exception as error:  # noqa: BLE001  # each driver has its own exceptions
@@ -117,35 +109,34 @@ def _path(url: str, shown: str) -> Path:
     return path
 
 
-def _sqlite(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
+def _sqlite(url: str, query: str, shown: str, wanted: Wanted) -> Iterator[EncodedTable]:
     """Read with Python's own library: ADBC takes the types of all rows from the first ones."""
-    (pair, rows), path = how, _path(url, shown)
+    path = _path(url, shown)
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
         cursor = connection.execute(query)
         names = [column[0] for column in cursor.description or ()]
-        chosen = positions(names, pair, shown)
-        yield from tables([names[k] for k in chosen], batches_of(cursor, chosen), name, shown, rows)
+        yield from tables(names, batches_of(cursor), shown, wanted)
 
 
 _OFFLINE = {"autoinstall_known_extensions": "false"}
 """DuckDB would otherwise download what a file or query seems to need, and load it into this process."""
 
 
-def _duckdb(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
+def _duckdb(url: str, query: str, shown: str, wanted: Wanted) -> Iterator[EncodedTable]:
     library = needed("duckdb", shown, "sql")
     needed("pyarrow", shown, "sql")
     with (
         closing(library.connect(str(_path(url, shown)), read_only=True, config=_OFFLINE)) as connection,
         connection.sql(query).to_arrow_reader(ROWS_IN_BATCH) as reader,  # closed first: else the connection blocks
     ):
-        yield from arrow_tables(reader, name=name, source=shown, pair=how[0], rows=how[1])
+        yield from arrow_tables(reader, shown, wanted)
 
 
-def _postgresql(url: str, query: str, name: str, shown: str, *how: Any) -> Iterator[EncodedTable]:
+def _postgresql(url: str, query: str, shown: str, wanted: Wanted) -> Iterator[EncodedTable]:
     library = needed("adbc_driver_postgresql.dbapi", shown, "sql")
     with library.connect(url) as connection, connection.cursor() as cursor:
         cursor.execute(query)
-        yield from arrow_tables(cursor.fetch_record_batch(), name=name, source=shown, pair=how[0], rows=how[1])
+        yield from arrow_tables(cursor.fetch_record_batch(), shown, wanted)
 
 
 _READERS: Mapping[str, Callable[..., Iterator[EncodedTable]]] = {

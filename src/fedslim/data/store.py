@@ -1,32 +1,138 @@
-"""Find, verify and download public data sets: look in the given folders, then the cache, then the network."""
+"""Public data sets: their records from `public_sets.toml`, and how to find, verify and download their files.
+
+No data are shipped, and no file is trusted: its uncompressed content must match the checksum of its record. Files are
+looked for in the given folders, then in the cache, then on the network.
+"""
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import os
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
 
 from fedslim.data.atomic import replacing
-from fedslim.data.registry import PublicSet, public_set, verify
-from fedslim.data.textstream import GZIP_MAGIC, told_as_data_errors
+from fedslim.data.textstream import GZIP_MAGIC, open_bytes, told_as_data_errors
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
-DOWNLOAD_LIMIT = 256 * 2**20
-"""Maximum bytes of a download; the largest public set has 34 MiB."""
-
-TIMEOUT = 30.0
-"""Seconds without data after which a download fails."""
-
-DEADLINE = 900.0
-"""Seconds after which a download fails, even if data still arrive."""
-
+UNPACKED_LIMIT = 2**30  # maximum uncompressed bytes; every public set is smaller
+_CLOSE = 0.75  # similarity of names that counts as a typo, for `difflib`
+DOWNLOAD_LIMIT = 256 * 2**20  # maximum bytes of a download; the largest public set has 34 MiB
+TIMEOUT = 30.0  # seconds without data after which a download fails
+DEADLINE = 900.0  # seconds after which a download fails, even if data still arrive
 _CHUNK = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSet:
+    """The record of a public data set. At least one of the two checksums is given."""
+
+    name: str
+    title: str
+    transactions: int
+    items: int
+    length: str
+    source: str
+    licence: str
+    citation: str
+    sha256: str | None = None  # of the uncompressed file
+    git_blob: str | None = None  # `git hash-object` of the uncompressed file
+    url: str | None = None
+    by_hand: str = ""  # how to get it if there is no URL
+    partial: bool = False
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The possible file names, in search order."""
+        return (f"{self.name}.dat", f"{self.name}.dat.gz", f"{self.name}.txt", f"{self.name}.txt.gz")
+
+    @property
+    def how_to_get(self) -> str:
+        """How to get the file by hand: the last part of error messages."""
+        origin = f"download it by hand from {self.url}" if self.url else self.by_hand
+        return f"{origin}, and pass --from FOLDER or set FEDSLIM_DATA to its folder"
+
+
+class _Registry(msgspec.Struct, frozen=True):
+    set: tuple[PublicSet, ...]
+
+
+_SETS = msgspec.toml.decode(Path(__file__).with_name("public_sets.toml").read_bytes(), type=_Registry).set
+
+
+def public_sets() -> tuple[PublicSet, ...]:
+    """Return every public data set in the registry."""
+    return _SETS
+
+
+def public_set(name: str) -> PublicSet:
+    """Return the record of a public data set; an error about an unknown name suggests similar ones."""
+    records = {record.name: record for record in public_sets()}
+    if name in records:
+        return records[name]
+    from fedslim.data.generators import BUILTIN_NAMES, KINDS  # noqa: PLC0415  # they import did_you_mean
+
+    if name in BUILTIN_NAMES or name.partition(":")[0] in KINDS:
+        made = "built in" if name in BUILTIN_NAMES else "generated"
+        raise DataError(f"{name} is {made} and needs no download; use it by name, as in: fedslim mine {name}")
+    raise DataError(f"there is no public data set {name!r}{did_you_mean(name, list(records))}")
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return the end of a message about an unknown name: similar names, or all names."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=_CLOSE)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; the names are {', '.join(known)}"
+
+
+def verify(record: PublicSet, path: Path) -> None:
+    """Check the uncompressed content of `path` against the checksum of the set."""
+    if record.sha256 is not None:  # one checksum is enough
+        kind, wanted, digest = "sha256", record.sha256, hashlib.sha256()
+    else:
+        kind, wanted = "git blob id", record.git_blob or ""
+        # Git hashes the size first, so the content is read twice.
+        digest = hashlib.sha1(b"blob %d\0" % sum(map(len, _unpack(path))), usedforsecurity=False)
+    for chunk in _unpack(path):
+        digest.update(chunk)
+    if (found := digest.hexdigest()) != wanted:
+        raise DataError(
+            f"{path}: this is not the public set {record.name} (its {kind} is {found}, expected {wanted}); "
+            f"remove it, then {record.how_to_get}"
+        )
+
+
+def _unpack(path: Path) -> Iterator[bytes]:
+    size = 0
+    with open_bytes(path) as stream:
+        for chunk in _chunks(path, stream):
+            size += len(chunk)
+            if size > UNPACKED_LIMIT:
+                raise DataError(f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file")
+            yield chunk
+
+
+def _chunks(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        with told_as_data_errors(path):
+            chunk = stream.read(_CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def cache_folder() -> Path:
@@ -51,11 +157,7 @@ def data_folders(folder: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def locate(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Find the file of a public set in `folder`, in the folders of FEDSLIM_DATA or in the cache, without verifying it.
-
-    Raises:
-        DataError: The file is in none of them; the message says how to get it.
-    """
+    """Find the file of a public set in `folder`, in the folders of FEDSLIM_DATA or in the cache; do not verify it."""
     record = public_set(name)
     places = [*data_folders(folder), cache_folder()]
     if (found := _find(record, places)) is not None:
@@ -122,12 +224,7 @@ def _local(path: Path) -> Generator[bytes, None, None]:
     with told_as_data_errors(path):
         stream = path.open("rb")
     with stream:
-        while True:
-            with told_as_data_errors(path):
-                chunk = stream.read(_CHUNK)
-            if not chunk:
-                return
-            yield chunk
+        yield from _chunks(path, stream)
 
 
 def _remote(record: PublicSet) -> Generator[bytes, None, None]:

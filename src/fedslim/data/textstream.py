@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 16 * 2**20
 """Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""
 
-CHUNK = 4 * 2**20
-"""Bytes to read at a time: large enough for vectorised parsing, small compared with large data sets."""
-
+CHUNK = 4 * 2**20  # bytes to read at a time: large enough for vectorised parsing, small compared with large data sets
 GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -109,13 +107,11 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def blocks(
-    path: str | os.PathLike[str], *, line_limit: int | None = None, encoding: str | None = None
-) -> Iterator[Block]:
+def blocks(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[Block]:
     """Yield blocks of complete lines in UTF-8; normalise line ends, drop a byte order mark, and reject NUL bytes."""
     path = Path(path)
     first_line = 1
-    for data in _whole_lines(path, LINE_LIMIT if line_limit is None else line_limit, encoding):
+    for data in _whole_lines(path, LINE_LIMIT, encoding):
         text = data.removeprefix(_BOM) if first_line == 1 else data
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -145,11 +141,10 @@ def _whole_lines(path: Path, limit: int, encoding: str | None) -> Iterator[bytes
                 break
             cut = chunk.rfind(b"\n") + 1
             if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
-                msg = (
+                raise DataError(
                     f"{path}:{lines + 1}: the line is longer than {limit:,} bytes; "
                     "put each transaction, or row, on its own line"
                 )
-                raise DataError(msg)
             if cut:
                 whole = b"".join([*pending, chunk[:cut]])
                 lines += whole.count(b"\n")
@@ -190,15 +185,14 @@ def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int)
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
-        msg = (
+        raise DataError(
             f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; give the encoding, "
             "for instance --encoding latin-1"
-        )
-        raise DataError(msg) from None
+        ) from None
 
 
 def text_lines(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file, in UTF-8 if no encoding is given, each with its newline."""
-    for block in blocks(path, encoding=encoding):
+    for block in blocks(path, encoding):
         # Not splitlines(), which also splits at form feeds and other characters that are content here.
         yield from (line + "\n" for line in explain_decoding(path, block.data, block.first_line)[:-1].split("\n"))

@@ -1,9 +1,5 @@
 """Number the items of a federation without revealing their labels.
 
-    secret = ItemSecret.from_random(entropy)                     # 32 random bytes that only the members know
-    agreed = Vocabulary.merge(Vocabulary.of(our_labels, secret), theirs)
-    database = over(database, agreed, secret)                    # item 7 is now item 7 at every member
-
 An item's id is a keyed hash of its label. Without the key, nobody can test a label against it, so a vocabulary tells
 the server only how many items there are. Members have the key: they can test whether a label that they guess is in
 another member's vocabulary.
@@ -23,11 +19,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from fedslim.data.atomic import creating, make_folder_for, replacing
+from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
-from fedslim.data.delimited import TAB, records
 from fedslim.data.documents import Format
-from fedslim.data.labels import unwritable
+from fedslim.data.parsing import unwritable
+from fedslim.data.records import TAB, records
 from fedslim.data.textstream import real_path, text_lines, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
 
@@ -38,8 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 32
-ID_BYTES = 16
-"""For a billion labels, the probability that any two have the same id is 2^-69."""
+ID_BYTES = 16  # for a billion labels, the probability that any two have the same id is 2^-69
 FINGERPRINT_BYTES = 8
 DIGEST_BYTES = 32
 
@@ -51,8 +46,7 @@ DIGEST = b"fedslim vocab 1"
 SECRET_FORMAT, SECRET_VERSION = "fedslim-item-secret", "1"
 FORMAT, VERSION = "fedslim-vocabulary", 1
 MAX_ITEMS = 10_000_000
-MAX_BYTES = 1 << 29
-"""Maximum size of a vocabulary file: room for `MAX_ITEMS` ids, one per line."""
+MAX_BYTES = 1 << 29  # maximum size of a vocabulary file: room for `MAX_ITEMS` ids, one per line
 MAX_SECRET_BYTES = 4096
 
 _FIELDS = 4
@@ -86,12 +80,7 @@ class ItemSecret:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemSecret:
-        """Read a file that `write` wrote.
-
-        Raises:
-            DataError: The file is not a secret or is damaged, or (on POSIX) others than its owner may access it. The
-                message contains nothing of the content.
-        """
+        """Read a file that `write` wrote, to which (on POSIX) only its owner has access. No error quotes content."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -101,27 +90,21 @@ class ItemSecret:
             msg = f"{path}: this is not a secret of fedslim; name the file created by `fedslim vocabulary secret`"
             raise DataError(msg)
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-            msg = (
+            raise DataError(
                 f"{path}: others may read or change this secret (its permissions are {stat.S_IMODE(mode):03o}); "
                 "if nobody has, run chmod 600 on it, otherwise create a new one"
             )
-            raise DataError(msg)
         if words[1:2] != [SECRET_VERSION.encode()]:
             raise DataError(f"{path}: this fedslim only reads secrets of version {SECRET_VERSION}; use a newer fedslim")
         if len(words) != 3 or not re.fullmatch(rb"[0-9a-f]{64}", words[2]):  # noqa: PLR2004  # format, version, key
-            msg = (
+            raise DataError(
                 f"{path}: the secret is damaged: the second line must be {2 * KEY_BYTES} hexadecimal digits in lower "
                 "case, and the last; copy the file again from another member"
             )
-            raise DataError(msg)
         return cls(bytes.fromhex(words[2].decode()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the secret to a new file that only its owner may read.
-
-        Raises:
-            DataError: The file exists. It may be a secret in use, so it is never replaced.
-        """
+        """Write the secret to a new file that only its owner may read. An existing one may be in use; it is kept."""
         path = real_path(path)
         make_folder_for(path)
         with creating(path) as stream:
@@ -167,10 +150,9 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(rf"[0-9a-f]{{{2 * FINGERPRINT_BYTES}}}", self.fingerprint):
-            msg = (
+            raise DataError(
                 f"fingerprint: {self.fingerprint!r:.60} is not {2 * FINGERPRINT_BYTES} hexadecimal digits in lower case"
             )
-            raise DataError(msg)
         if len(self.ids) > MAX_ITEMS:
             raise DataError(f"items: there are {len(self.ids):,}, but a vocabulary has at most {MAX_ITEMS:,}")
         for number, item in enumerate(self.ids, 1):
@@ -197,8 +179,6 @@ class Vocabulary:
         """A hash of the ids in their order: equal if and only if the items are numbered in the same way."""
         return blake2b(b"".join(self.ids), digest_size=DIGEST_BYTES, person=DIGEST).digest()
 
-    # -- construction -------------------------------------------------------------------------------------------
-
     @classmethod
     def of(cls, labels: Sequence[str], secret: ItemSecret) -> Vocabulary:
         """Create the vocabulary of a list of labels, in the order of the list.
@@ -212,48 +192,27 @@ class Vocabulary:
 
     @classmethod
     def merge(cls, *vocabularies: Vocabulary, names: Sequence[str] = ()) -> Vocabulary:
-        """Merge vocabularies; ids are sorted, so the result depends only on the set of items.
-
-        Args:
-            vocabularies: One or more, created with the same secret.
-            names: Their names, for messages.
-
-        Raises:
-            DataError: They were created with different secrets, so their ids are not comparable.
-        """
+        """Merge vocabularies with the same secret; ids are sorted, so the result depends only on the set of items."""
         if not vocabularies:
             raise ParameterError("no vocabularies to merge; give at least one")
         names = names or [f"vocabulary {number}" for number in range(1, len(vocabularies) + 1)]
         first = vocabularies[0]
         for name, other in zip(names, vocabularies, strict=True):
             if other.fingerprint != first.fingerprint:
-                msg = (
+                raise DataError(
                     f"{name} was created with another secret (fingerprint {other.fingerprint}) than {names[0]} "
                     f"({first.fingerprint}); give all members the same secret and create the vocabularies again"
                 )
-                raise DataError(msg)
         return cls(tuple(sorted(set(chain.from_iterable(each.ids for each in vocabularies)))), first.fingerprint)
-
-    # -- files --------------------------------------------------------------------------------------------------
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, one id per line, without labels; equal vocabularies give equal files."""
-        path = real_path(path)
-        make_folder_for(path)
-        head = f'{{\n  "format": "{FORMAT}",\n  "version": {VERSION},\n  "fingerprint": "{self.fingerprint}",\n'
-        with replacing(path) as (stream, _):
-            stream.write(head.encode() + b'  "items": [')
-            for place, item in enumerate(self.ids):
-                stream.write(b'%s\n    "%s"' % (b"," if place else b"", item.hex().encode()))
-            stream.write(b"\n  ]\n}\n" if self.ids else b"]\n}\n")
+        items = [item.hex() for item in self.ids]
+        FILES.write(real_path(path), _VocabularyFile(FORMAT, VERSION, self.fingerprint, items), private=False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read a file that `write` wrote.
-
-        Raises:
-            DataError: The file is not a vocabulary or is damaged; the message names the file and the field.
-        """
+        """Read a file that `write` wrote; an error names the file and the field."""
         path = real_path(path)
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)
@@ -310,11 +269,10 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
     if len(lost):
         named = ", ".join(f"{database.vocabulary[i]!r:.60}" for i in lost[:_NAMED])
         more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
-        msg = (
+        raise DataError(
             f"{database.name}: the agreed vocabulary lacks {named}{more}; create the vocabulary of these data with "
             "`fedslim vocabulary make`, merge it again with those of all members, and give the result to all of them"
         )
-        raise DataError(msg)
     labels = _labels(vocabulary, places.tolist(), database.vocabulary)
     moved = TransactionDatabase.from_rows(database.lengths, places[database.items], labels, name=database.name)
     return replace(moved, duplicates_removed=database.duplicates_removed, encoding=database.encoding)
@@ -354,11 +312,10 @@ def names_for(catalogue: Mapping[str, str], secret: ItemSecret | None = None) ->
 def _places(labels: Sequence[str], vocabulary: Vocabulary, secret: ItemSecret) -> NDArray[np.int32]:
     """Return the number of each label, or -1."""
     if secret.fingerprint != vocabulary.fingerprint:
-        msg = (
+        raise DataError(
             f"the vocabulary was created with another secret (fingerprint {vocabulary.fingerprint}) than the one given "
             f"({secret.fingerprint}); use the secret that all members share"
         )
-        raise DataError(msg)
     index = vocabulary.index
     return np.fromiter((index.get(secret.id_of(label), -1) for label in labels), ItemArray, len(labels))
 

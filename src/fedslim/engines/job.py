@@ -1,8 +1,5 @@
 """Write the NVFlare job of a federation: a few files that an admin can read, without code.
 
-    write_job(file, folder)                      # meta.json, an app for the server and one for the sites
-    allow(local_folder, AT_SITE)                 # lets NVFlare at a site load the classes that the job names
-
 Each site runs the code that it has installed: the job only names two classes, which the site must have allowed. The job
 contains nothing about a site. Its federation file is for the server only; sites have their own copy. A job that starts
 from the preparation of an earlier one has that file for the server, and its digest for the sites, which have their own.
@@ -13,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, replacing, writing
+from fedslim.data.atomic import write_whole
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.federated.folder import PREPARATION, find_preparation
@@ -35,14 +32,11 @@ EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 AT_SERVER, AT_SITE = (SERVER_CLASS, CONTROLLER), (MEMBER_CLASS, EXECUTOR)
 """The classes that NVFlare loads for a job of fedslim."""
 
-RESERVED = "server"
-"""NVFlare's name for its server; no site may have the same name."""
+RESERVED = "server"  # NVFlare's name for its server; no site may have the same name
 
 RESOURCES, DEFAULT_RESOURCES = "resources.json", "resources.json.default"
 ALLOWED = "class_allow_list"
-SYNC = 300.0
-"""Seconds for the processes of all sites to start."""
-
+SYNC = 300.0  # seconds for the processes of all sites to start
 FEWEST_THREADS = 16
 
 
@@ -52,10 +46,6 @@ def write_job(
     """Write the job of a federation, and return its members; all sites must start within `sync` seconds.
 
     With the `preparation` of an earlier job, the members go on from there, without those that left after it.
-
-    Raises:
-        ConfigurationError: A member's name is reserved by NVFlare, or the preparation is of another federation.
-        DataError: The folder is not empty.
     """
     kept = None if preparation is None else find_preparation(preparation, file, folder)
     members = sorted((file if kept is None else file.without(kept.left)).federation.members)
@@ -66,13 +56,13 @@ def write_job(
         raise DataError(f"{folder}: this folder is not empty; choose a new folder, or remove it")
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
-    _write(folder / META, _json(_meta(file, members)))
-    _write(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
-    _write(folder / SERVER_APP / "config" / FEDERATION, agreed)
+    write_whole(folder / META, _json(_meta(file, members)))
+    write_whole(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
+    write_whole(folder / SERVER_APP / "config" / FEDERATION, agreed)
     if kept is not None:
         kept.write(folder / SERVER_APP / "config" / PREPARATION)
     start = {} if kept is None else {"preparation": kept.digest().hex()}
-    _write(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
+    write_whole(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
     return tuple(members)
 
 
@@ -106,11 +96,7 @@ def _member(start: dict[str, str]) -> dict[str, Any]:
 
 
 def allow(folder: Path, classes: Sequence[str]) -> list[str]:
-    """Let NVFlare load classes at the site or server with this `local` folder; return those that were not allowed yet.
-
-    Raises:
-        DataError: NVFlare's resources file is missing or damaged.
-    """
+    """Let NVFlare load classes at the site or server with this `local` folder; return those that are new."""
     own, default = folder / RESOURCES, folder / DEFAULT_RESOURCES
     source = own if is_file(own) else default
     with told_as_data_errors(source):
@@ -121,21 +107,13 @@ def allow(folder: Path, classes: Sequence[str]) -> list[str]:
         new = [name for name in classes if name not in allowed]
         allowed += new
     except (ValueError, TypeError, KeyError):
-        msg = (
+        raise DataError(
             f"{source}: this is not a resources file of NVFlare, or has no {ALLOWED}; give the folder `local` of a "
             "startup kit of NVFlare 2.9"
-        )
-        raise DataError(msg) from None
+        ) from None
     if new:
-        with replacing(own) as (stream, _):
-            stream.write(_json(resources))
+        write_whole(own, _json(resources))
     return new
-
-
-def _write(path: Path, data: bytes) -> None:
-    make_folder_for(path)
-    with writing(path) as stream:
-        stream.write(data)
 
 
 def _json(record: dict[str, Any]) -> bytes:

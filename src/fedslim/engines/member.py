@@ -1,9 +1,5 @@
 """A member at a site of an engine, configured by a file at the site, never by the job.
 
-    member = SiteMember(local_folder, "north", kit=startup_folder, job="…")
-    frame = member.answer(JOIN)
-    reply = member.answer(frame)
-
 The site has its own copy of the federation file. The session checks the server's settings against it, as over fedslim's
 own transport. This module checks what the site allows, before it reads the data or answers anything. So a site need not
 trust a job: nothing in it changes what leaves the site.
@@ -20,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
-from fedslim.engines.exchange import JOIN, PATIENCE, WORKING
-from fedslim.engines.server import AGAIN
+from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
 from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
 from fedslim.federated.accounting import CODE_TABLE, save_results

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 from nvflare.collab import collab
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from fedslim.engines.exchange import Broken, Collected
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.member import SiteMember
-from fedslim.engines.server import Serving
+from fedslim.engines.server import Broken, Collected, Serving
 from fedslim.engines.startup_kit import KitCheck
 from fedslim.errors import RunError
 from fedslim.federated.folder import find_preparation
@@ -35,8 +34,7 @@ from fedslim.settings.federation_file import FederationFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RESULTS = "fedslim"
-"""The results folder in the job's folder at the server; it is part of a downloaded job."""
+RESULTS = "fedslim"  # the results folder in the job's folder at the server; it is part of a downloaded job
 
 STOP_TOPIC, STATUS_TOPIC = "fedslim.stop", "fedslim.status"
 """Commands to a running job: `fedslim nvflare stop` and `fedslim nvflare status`."""
@@ -162,15 +160,8 @@ class FedslimMember:
             self._member.close()
 
 
-# -- for an admin ---------------------------------------------------------------------------------------------------
-
-
 def ask_job(kit: Path, job: str, topic: str) -> dict[str, Any]:
-    """Send a command to a running job, as the admin with this startup kit.
-
-    Raises:
-        RunError: The job is not running, or this admin may not do that.
-    """
+    """Send a command to a running job, as the admin with this startup kit."""
     user = kit.absolute().name
     try:
         with contextlib.redirect_stdout(sys.stderr):  # NVFlare prints that it connects

@@ -61,12 +61,7 @@ class RayEngine:
 
 @contextmanager
 def cluster(address: str | None, workers: int | None) -> Iterator[RayEngine]:
-    """Connect to a cluster, or start a Ray on this machine.
-
-    Raises:
-        RunError: The cluster cannot be reached.
-        ParameterError: It has fewer CPUs than workers are wanted.
-    """
+    """Connect to a cluster, which must have a CPU for each worker, or start a Ray on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would tell its makers about each cluster
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # the first error of a worker is told, not all
     address, own = address or os.environ.get("RAY_ADDRESS") or "local", not ray.is_initialized()

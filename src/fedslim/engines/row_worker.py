@@ -1,8 +1,5 @@
 """The rows at one worker of an engine: it reads its part, agrees with the others on items, and answers questions.
 
-    parts = divide("visits/", 4, {"schema": schema})
-    workers = [RowWorker(part) for part in parts]               # an engine runs them on other machines
-
 This module knows no engine, and no worker knows of the others.
 """
 
@@ -18,10 +15,10 @@ import numpy as np
 
 from fedslim import __version__
 from fedslim.data import TransactionDatabase, load
-from fedslim.data.arrow import needed, parquet_tables
-from fedslim.data.columns import MISSING, Column, EncodedTable
+from fedslim.data.columns import MISSING, Column, EncodedTable, Wanted
 from fedslim.data.encoding import Encoding
 from fedslim.data.fimi import stem
+from fedslim.data.frames import needed, parquet_tables
 from fedslim.data.readers import parquet_files
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.mining import prepare
@@ -122,7 +119,7 @@ class RowWorker:
         part = self._part
         if part.files:
             files = list(part.files) if len(part.files) > 1 else part.files[0]
-            self._table = next(parquet_tables(files, name=stem(Path(part.source))))
+            self._table = next(parquet_tables(files, Wanted(stem(Path(part.source)))))
             self._site = conform(part.options["schema"], self._table)
             return __version__, None, self._site.occurrences
         self._database = whole = load(part.source, **part.options) if part.rows is None else part.rows

@@ -1,8 +1,5 @@
 """The driver of an engine's workers: it asks all of them, adds up, replaces those that are lost, and keeps a journal.
 
-    with rows_on_ray("visits/", workers=4) as rows:
-        mined = mine(rows)                             # the same table as in one place
-
 This module knows no engine; it decides nothing about the search, which sees a function that answers questions.
 """
 
@@ -42,8 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_LOST = 5
-"""How often a worker may be lost while it does one thing."""
+MAX_LOST = 5  # how often a worker may be lost while it does one thing
 
 READING_BYTES, ENCODING_BYTES, STATE_BYTES = 40, 90, 40
 """The memory of a worker: for each cell of files to read, and for each item occurrence to encode and to search.
@@ -131,8 +127,6 @@ class Driver:
         question.put_to(self._log)
         return answer
 
-    # -- before the search --------------------------------------------------------------------------------------
-
     def prepare(self, journal: Path | None = None, how: Mapping[str, Any] | None = None) -> RowsElsewhere:
         """Read the data, agree on items, and open the journal, if any; `how` is what its answers depend on."""
         first = self._parts[0]
@@ -159,11 +153,10 @@ class Driver:
         has, needs, n = self._engine.memory(len(sizes)), max(sizes) * bytes_each, len(sizes)
         if needs > has:
             enough = max(n + 1, math.ceil(sum(sizes) * bytes_each / has))
-            msg = (
+            raise DataError(
                 f"{self._parts[0].source}: each of {n} workers needs about {needs / 1e9:.1f} GB, but has "
                 f"{has / 1e9:.1f} GB; {enough} workers with that much memory would do"
             )
-            raise DataError(msg)
 
     def _open(self, path: Path, header: dict[str, Any]) -> None:
         header["fedslim"] = __version__
@@ -229,11 +222,7 @@ def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
     reading: Mapping[str, Any] | None = None,
     how: Mapping[str, Any] | None = None,
 ) -> Iterator[RowsElsewhere]:
-    """Read data at the workers of a Ray cluster, for `mine`; see `mine_on_ray`.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
+    """Read data at the workers of a Ray cluster, for `mine`; see `mine_on_ray`."""
     ray = engine("ray")
     if workers is not None and workers < 1:
         raise ParameterError(f"workers must be a whole number of at least 1 or None, not {workers!r}")

@@ -1,7 +1,5 @@
 """Run a federation in NVFlare's simulator: a process for the server and one for each site, on this machine.
 
-    simulation = simulate({"north": db_a, "south": db_b}, variant="x")
-
 It uses the same kinds of files as a deployment: a file for each site, the federation file, a job. The simulator has no
 startup kits, so agreement keys are not signed, as in fedslim's own simulation.
 """
@@ -211,11 +209,7 @@ def prepare_folder(
 
 
 def run_simulator(folder: Path, members: list[str], stop: Stop, on_progress: OnProgress | None) -> Path:
-    """Run the job to its end and return the folder of its results.
-
-    Raises:
-        RunError: There are no results.
-    """
+    """Run the job to its end and return the folder of its results; without results, raise the reason."""
     workspace, log = folder / "workspace", folder / "simulator.log"
     results = workspace / "server" / JOB_ID / RESULTS
     command = [sys.executable, "-m", SIMULATOR, str(folder / "job"), "-w", str(workspace)]

@@ -1,7 +1,5 @@
 """Sign agreement keys with a site's NVFlare startup kit, so that the server cannot replace them.
 
-    trust = KitTrust.load(startup_folder, file, "north")
-
 NVFlare's provisioning gives every site a key, and a certificate of the project's root CA with the site's name. Members
 sign the same statements as over fedslim's own transport (`trust/identity.py`), but with NVFlare's RSA keys and
 without a revocation list. Whoever provisions the project can impersonate any site.
@@ -66,11 +64,7 @@ class KitCheck:
         self._check(Statement.roster(self.federation, name, digest), certificate, signature)
 
     def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        """Check that a member has signed a statement.
-
-        Raises:
-            UntrustedError: The certificate or the signature is not valid.
-        """
+        """Check that a member has signed a statement, and that its certificate is valid."""
         name = statement.name
         if name not in self.members:
             raise UntrustedError(f"{name!r} is not a member of this federation; its signature is not accepted")
@@ -96,11 +90,10 @@ class KitCheck:
         try:
             public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
         except InvalidSignature:
-            msg = (
+            raise UntrustedError(
                 f"the signature of {name!r} does not match this {statement.what}, member and federation; it may have "
                 "been replaced on the way, or the members have different federation files, so the run must not go on"
-            )
-            raise UntrustedError(msg) from None
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -113,11 +106,7 @@ class KitTrust(KitCheck):
 
     @classmethod
     def load(cls, folder: Path, file: FederationFile, name: str) -> KitTrust:
-        """Load a site's startup kit.
-
-        Raises:
-            CertificateError: A file of the kit is missing or unusable.
-        """
+        """Load a site's startup kit."""
         root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
         try:
             key = load_pem_private_key(_content(folder / KEY), None)

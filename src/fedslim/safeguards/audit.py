@@ -77,9 +77,7 @@ class AuditEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     sealed: Size = 0  # bytes of labels that only the other members can read, however many there are; left out if 0
 
 
-TORN = b'{"torn":true}'
-"""Marks a line that a crash or a full disk cut off, so that it is not taken for damage later."""
-
+TORN = b'{"torn":true}'  # marks a line that a crash or a full disk cut off, so that it is not taken for damage later
 _encoder = msgspec.json.Encoder()
 _header_decoder = msgspec.json.Decoder(Header)
 _line_decoder = msgspec.json.Decoder(AuditEntry)
@@ -314,8 +312,7 @@ def read_entry(line: bytes) -> AuditEntry | None:
 # -- a summary of a log, in memory that does not grow with it ----------------------------------------------------------
 
 MAX_PEERS = 20
-MAX_RUNS = 20
-"""A summary names at most this many, so that it fits into memory however long the log is."""
+MAX_RUNS = 20  # a summary names at most this many, so that it fits into memory however long the log is
 
 
 @dataclass(slots=True)

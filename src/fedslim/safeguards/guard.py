@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError
 from fedslim.format import count, duration
@@ -124,8 +123,7 @@ class Refusals:
                 kept[self._federation] = new
             while len(kept) > MAX_ENTRIES:  # drop the oldest, whose wait is over
                 del kept[min(kept, key=lambda federation: kept[federation].last)]
-            data = msgspec.json.format(msgspec.json.encode(_BackoffFile(federations=kept)), indent=2) + b"\n"
-            write_whole(self.path, data, private=True)
+            FILES.write(self.path, _BackoffFile(federations=kept))
 
 
 class Guard:

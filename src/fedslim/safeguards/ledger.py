@@ -1,9 +1,5 @@
 """The ledger of a member: for each version of its data, which sets of members it took part with, and when.
 
-    ledger = AnswerLedger(path)
-    warnings = ledger.check(file, Snapshot.of(database))          # before connecting
-    ledger.record(file, snapshot, run, now=now)                   # before the first question is answered
-
 Two results with almost the same members differ by the counts of the few who took part in only one of them. So a member
 answers a second set of members on the same data only if it is the same set, or if at least two members differ on each
 side on which any do. An operator can allow another set; the ledger records that with the reason.
@@ -43,12 +39,9 @@ FORMAT, VERSION = "fedslim-member-ledger", 1
 MAX_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 MAX_REASON = 500
-FEWEST_APART = 2
-"""Fewest members by which two sets may differ, on each side on which they differ at all."""
-
+FEWEST_APART = 2  # fewest members by which two sets may differ, on each side on which they differ at all
 _MAX_NAMED = 10
-MAX_PREPARATIONS = 3
-"""Preparations on the same data: in each, a lying server could choose other values to count."""
+MAX_PREPARATIONS = 3  # preparations on the same data: in each, a lying server could choose other values to count
 _SNAPSHOT, _TABLE, _LABEL = b"fedslim data 1", b"fedslim table 1", b"fedslim label 1"
 
 Time = Annotated[datetime, Meta(tz=True)]
@@ -96,10 +89,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: Time
     last: Time
     runs: Annotated[int, Meta(ge=1)]
-    run: Hex
-    """The last run, so that it is not counted again when the member resumes it."""
-    preparations: Annotated[int, Meta(ge=0)] = 0
-    """How many of the runs were preparations."""
+    run: Hex  # the last run, so that it is not counted again when the member resumes it
+    preparations: Annotated[int, Meta(ge=0)] = 0  # how many of the runs were preparations
 
     @property
     def about(self) -> tuple[str, str, list[str]]:

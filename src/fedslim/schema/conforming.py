@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 _NAMED = 20
 logger = logging.getLogger(__name__)
-IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")
-"""A header with a unit, such as `hb (g/L)`."""
+IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")  # a header with a unit, such as `hb (g/L)`
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,7 @@ class Conformed:
             if column.name not in taken:
                 self.report.append(ColumnReport(None, column.name, "ignore", "nothing: not in the schema"))
 
-    rows: int
-    """The number of transactions."""
+    rows: int  # the number of transactions
 
     def values(self, column: str) -> NDArray[np.float64]:
         """Return the numbers of an open column, in the schema's unit, without missing ones."""
@@ -186,8 +184,6 @@ class Conformed:
     def _rule(self, column: str) -> ColumnRule:
         return self.schema.columns.get(column) or ColumnRule("categorical")
 
-    # -- finding and reading columns -----------------------------------------------------------------------------------
-
     def _find(self, columns: Sequence[Column]) -> dict[str, tuple[Column, str | None]]:
         """Return the site's column for each column of the schema, with the unit that it names."""
         spelled: dict[str, tuple[str, str | None]] = {}
@@ -271,11 +267,7 @@ def _becomes(rule: ColumnRule, part: ColumnValues) -> str:
 
 
 def conform(schema: Schema, table: EncodedTable) -> Conformed:
-    """Return a table in terms of the schema.
-
-    Raises:
-        DataError: A column is missing, or its values do not fit the schema; the message names the first.
-    """
+    """Return a table in terms of the schema; an error names the first column that is missing or does not fit."""
     site = Conformed(schema, table)
     if not any(column.name and column.found for column in site.report):
         known = ", ".join(column.name for column in table.columns[:_NAMED])

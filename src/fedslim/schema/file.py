@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedslim.data.atomic import make_folder_for, replacing
+from fedslim.data.atomic import write_whole
 from fedslim.data.encoding import Encoding
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
@@ -50,12 +50,7 @@ class Schema:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a file.
-
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
+        """Read a file; an error names the file, the key and what is allowed."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             return cls.parse(stream.read(MAX_BYTES + 1), path)
@@ -174,10 +169,7 @@ class Schema:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the schema, in place of an existing file."""
-        path = real_path(path)
-        make_folder_for(path)
-        with replacing(path) as (stream, _):
-            stream.write(self.text().encode())
+        write_whole(real_path(path), self.text().encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,7 @@ from fedslim.toml.values import spell
 if TYPE_CHECKING:
     from fedslim.data.columns import Column, EncodedTable
 
-CAP = 50
-"""The cap that is proposed for columns with more categories."""
-
+CAP = 50  # the cap that is proposed for columns with more categories
 ABOUT = (
     "What the columns mean, the same for all members. Check every column with the other members: its name, the names "
     "that it has elsewhere (aliases), the unit of numbers and the factors from other units, plausible ranges, and the "

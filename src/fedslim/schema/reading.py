@@ -70,9 +70,6 @@ def _refuse(reading: ColumnValues, wrong: Sequence[str], what: str, remedy: str)
         reading.errors.append(f"{shown} {verb} {what}; {remedy.replace('{}', each)}")
 
 
-# -- one reader for each kind ------------------------------------------------------------------------------------------
-
-
 def _categories(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule, _unit: str | None) -> None:
     fold: Callable[[str], str] = str.casefold if rule.fold_case else str
     names = {fold(name): name for name in (*rule.categories, *(rule.synonyms or ()))}

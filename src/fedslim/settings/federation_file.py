@@ -1,9 +1,5 @@
 """The federation file, `federation.toml`: what members and server agree on, and how they reach each other.
 
-    file = FederationFile.read("federation.toml")
-    session = ServerSession(file.federation.members, file.settings(), …)
-    file.digest()                           # equal if and only if two parties agreed on the same settings
-
 Everybody has a copy. It contains no secrets. Everything in it is checked, and an unknown key is an error: otherwise a
 misspelt limit would silently not apply. `federation_keys.py` declares each key once, with its check and its help text.
 """
@@ -103,8 +99,6 @@ class FederationFile(SettingsFile):
                     "federation.variant"
                 )
 
-    # -- what the protocol uses ---------------------------------------------------------------------------------
-
     @property
     def masked(self) -> bool:
         """Whether members mask every count they send; in so the server sees every member's counts."""
@@ -158,8 +152,6 @@ class FederationFile(SettingsFile):
         agreed["federation"]["members"] = sorted(self.federation.members)
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return blake2b(text.encode(), digest_size=DIGEST_BYTES, person=AGREEMENT).digest()
-
-    # -- what a member checks -----------------------------------------------------------------------------------
 
     def check_member(self, name: str) -> None:
         """Check that `name` is a member of this federation."""
@@ -234,9 +226,6 @@ def write_template(  # noqa: PLR0913  # every setting that has no default
         declared = next(field for field in fields(SECTIONS[section]) if field.name == key_name)
         value_of(path, dotted, declared, {key_name: value})
     return FederationFile.write(path, given)
-
-
-# -- warnings ---------------------------------------------------------------------------------------------------------
 
 
 class Weakness(NamedTuple):

@@ -18,11 +18,8 @@ from fedslim.toml import values
 from fedslim.toml.keys import key, optional_key
 
 ID_BYTES = 16
-FEWEST_MEMBERS = 2
-"""With a single member, every sum would be that member's own count."""
-SAFE_MEMBERS = 3
-"""With two members, each can subtract its own count from a sum and knows the other's."""
-
+FEWEST_MEMBERS = 2  # with a single member, every sum would be that member's own count
+SAFE_MEMBERS = 3  # with two members, each can subtract its own count from a sum and knows the other's
 DEFAULT_PORT = 7443
 MAX_NAME_LENGTH = 100
 MAX_TRANSACTIONS = 1 << 48

@@ -1,8 +1,5 @@
 """`policy.toml`: what a member allows, whatever a federation file, a server or a job asks for.
 
-    policy = MemberPolicy.find(certificates)      # policy.toml in that folder, or the strict defaults
-    policy.check(file)                            # raises a PolicyError that names the keys of both files
-
 `fedslim member` and NVFlare's sites use the same format. The policy is checked before a member reads its data or
 connects. An unknown key is an error: a misspelt permission would otherwise be lost, or grant too much.
 """
@@ -29,20 +26,15 @@ if TYPE_CHECKING:
 FILE = "policy.toml"
 LEDGER = "ledger.json"
 
-SHARED = ("none", "members", "server")
-"""Who may learn labels, from the fewest to the most."""
+SHARED = ("none", "members", "server")  # who may learn labels, from the fewest to the most
 
 
-def _variants(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or any(one not in VARIANTS for one in value):
-        raise values.wrong(value, f"write a list of {', '.join(map(values.spell, VARIANTS))}")
-    return tuple(dict.fromkeys(value))
-
-
-def _fraction(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise values.wrong(value, "write a number from 0 to 1")
-    return float(value)
+_variants = values.accept(
+    lambda value: isinstance(value, list) and bool(value) and all(one in VARIANTS for one in value),
+    f"write a list of {', '.join(map(values.spell, VARIANTS))}",
+    lambda value: tuple(dict.fromkeys(value)),
+)
+_fraction = values.accept(lambda one: values.is_number(one) and 0 <= one <= 1, "write a number from 0 to 1", float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +126,7 @@ class MemberPolicy(SettingsFile):
         "the value that `fedslim policy init` writes. Relative paths start at the folder of this file."
     )
 
-    written: bool = True
-    """Whether the file exists; otherwise the strict defaults apply."""
+    written: bool = True  # whether the file exists; otherwise the strict defaults apply
     policy: Allowed
     results: KeptResults
     ledger: LedgerPlace

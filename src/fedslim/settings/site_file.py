@@ -1,7 +1,5 @@
 """`fedslim-site.toml`: the data and settings of a site for federations over NVFlare.
 
-    file = SiteFile.find(local_folder, "north")
-
 It is in the folder `local` of the site's NVFlare workspace, beside `policy.toml`, which says what the site allows.
 Everything in it is checked, and an unknown key is an error.
 """
@@ -18,8 +16,7 @@ from fedslim.settings.policy import MemberPolicy
 from fedslim.toml import values
 from fedslim.toml.keys import SettingsFile, key, optional_key
 
-FILE = "fedslim-site.toml"
-"""In the folder `local` of a site's NVFlare workspace."""
+FILE = "fedslim-site.toml"  # in the folder `local` of a site's NVFlare workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +94,6 @@ class SiteFile(SettingsFile):
         "change it. Relative paths start at the folder of this file. To set an optional key that is commented out, "
         "remove the # in front of it."
     )
-    REMOVED: ClassVar = {
-        "allow": (
-            "this table has moved to its own file; create it with `fedslim policy init policy.toml` in this folder, "
-            "set your limits there (smallest_group is now min_count), and remove [allow] here"
-        )
-    }
-
     site: Itself
     data: Data
     items: SiteItems

@@ -23,7 +23,6 @@ import tomllib
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fedslim.data.atomic import creating, make_folder_for
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-MAX_BYTES = 1 << 19
-"""Enough for the longest list of members, and comments."""
-
+MAX_BYTES = 1 << 19  # enough for the longest list of members, and comments
 MAX_DOTS = 100
 """Per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key."""
 
@@ -70,25 +67,15 @@ class SettingsFile:
     """A file of settings, read and checked; its paths are absolute. A subclass has a field for each table."""
 
     TABLES: ClassVar[Mapping[str, Any]]
-    WHAT: ClassVar[str]
-    """The kind of file, in messages."""
-    BEGIN: ClassVar[str]
-    """The command that writes a new file."""
-    ABOUT: ClassVar[str]
-    """What a new file begins with."""
-    REMOVED: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Tables of older releases, and what to do about them."""
+    WHAT: ClassVar[str]  # the kind of file, in messages
+    BEGIN: ClassVar[str]  # the command that writes a new file
+    ABOUT: ClassVar[str]  # what a new file begins with
 
     path: Path
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file and check everything in it.
-
-        Raises:
-            DataError: The file does not exist or cannot be read.
-            ConfigurationError: A value is not allowed; the message names the file, the key and what is allowed.
-        """
+        """Read a file and check everything in it; an error names the file, the key and what is allowed."""
         path = real_path(path)
         with told_as_data_errors(path), path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -99,8 +86,6 @@ class SettingsFile:
         """Do the same with the content of a file that is, or will be, at `path`."""
         given = tables(data, path, cls.WHAT, cls.BEGIN)
         for name in given:
-            if name in cls.REMOVED:
-                raise ConfigurationError(f"{path}: {name}: {cls.REMOVED[name]}")
             if name not in cls.TABLES:
                 problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
                 raise unknown(path, f"{name:.60}: this {problem} of {cls.WHAT}", name, list(cls.TABLES))

@@ -19,18 +19,10 @@ from fedslim.data.database import first_repeat
 
 Check = Callable[[Any], Any]
 
-MAX_SHOWN = 60
-"""Characters of a wrong value that are quoted."""
-
-MAX_WIDE = 1 << 64
-"""Larger numbers are not written out: Python refuses to convert very long ones to text."""
-
-MAX_NUMBER = 1e300
-"""Larger numbers are no measurements."""
-
-GROUPED = 1_000_000
-"""Numbers from here on are written with digit separators."""
-
+MAX_SHOWN = 60  # characters of a wrong value that are quoted
+MAX_WIDE = 1 << 64  # larger numbers are not written out: Python refuses to convert very long ones to text
+MAX_NUMBER = 1e300  # larger numbers are no measurements
+GROUPED = 1_000_000  # numbers from here on are written with digit separators
 MEMBER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_HOST_LENGTH = 253
 MAX_PORT = 65535
@@ -83,9 +75,6 @@ def spell(value: Any) -> str:
             return json.dumps(str(value), ensure_ascii=False)  # the escapes of JSON are valid in TOML
 
 
-# -- checks ----------------------------------------------------------------------------------------------------------
-
-
 def accept(right: Callable[[Any], bool], allowed: str, convert: Callable[[Any], Any] = lambda value: value) -> Check:
     """Return a check that converts a value if it is right, and otherwise says what is allowed."""
 
@@ -97,7 +86,8 @@ def accept(right: Callable[[Any], bool], allowed: str, convert: Callable[[Any], 
     return check
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -107,7 +97,7 @@ switch = accept(lambda value: isinstance(value, bool), "write true or false")
 def whole(low: int, high: int) -> Check:
     """Return a check for an integer within bounds."""
     return accept(
-        lambda value: _is_number(value) and isinstance(value, int) and low <= value <= high,
+        lambda value: is_number(value) and isinstance(value, int) and low <= value <= high,
         f"write a whole number from {low} to {high}",
     )
 
@@ -115,7 +105,7 @@ def whole(low: int, high: int) -> Check:
 def seconds(low: float, high: float) -> Check:
     """Return a check for a number of seconds within bounds."""
     allowed = f"write a number of seconds from {low:g} to {high:.0f}"
-    return accept(lambda value: _is_number(value) and low <= value <= high and math.isfinite(value), allowed, float)
+    return accept(lambda value: is_number(value) and low <= value <= high and math.isfinite(value), allowed, float)
 
 
 def one_of(*choices: str) -> Check:
@@ -128,7 +118,7 @@ def one_of(*choices: str) -> Check:
 def finite(above: float = -math.inf) -> Check:
     """Return a check for a finite number above a bound."""
     allowed = "write a number" if above == -math.inf else f"write a number above {above:g}"
-    return accept(lambda value: _is_number(value) and abs(value) < MAX_NUMBER and value > above, allowed, float)
+    return accept(lambda value: is_number(value) and abs(value) < MAX_NUMBER and value > above, allowed, float)
 
 
 def ascending(fewest: int, most: int) -> Check:
@@ -211,14 +201,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_host_name(text: str) -> bool:
+def is_host_name(text: str) -> bool:
+    """Return whether a text may be a host name; 10.0.0.256 is none."""
     labels = text.split(".")
     numeric = _DIGITS.fullmatch(labels[-1])  # a mistyped address, which a resolver may still accept
     return len(text) <= MAX_HOST_LENGTH and not numeric and all(map(_LABEL.fullmatch, labels))
 
 
 host = accept(
-    lambda value: isinstance(value, str) and (_is_address(value) or _is_host_name(value)),
+    lambda value: isinstance(value, str) and (_is_address(value) or is_host_name(value)),
     "write a host name or an IP address, without a port",
 )
 place = accept(

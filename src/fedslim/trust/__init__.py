@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from fedslim.trust.authority import Authority, Signed
 from fedslim.trust.enrolment import DemoCa, Requested, install, install_list, make_demo_ca, make_renewal, make_request
-from fedslim.trust.identity import Files, Identity, Statement, TrustStore, read_trust
+from fedslim.trust.identity import Identity, Statement, TrustStore, read_trust
 from fedslim.trust.names import Role
 from fedslim.trust.tls import RevocationWatch, client_context, explain, peer_name, refresh, server_context
 
 __all__ = [
     "Authority",
     "DemoCa",
-    "Files",
     "Identity",
     "Requested",
     "RevocationWatch",

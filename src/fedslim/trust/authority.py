@@ -1,10 +1,5 @@
 """The certificate authority (CA) of a federation: a folder with a key, a ledger and a revocation list.
 
-    authority = Authority.create("ca", "Heart Study CA", now=now)
-    signed = authority.sign(request_pem, now=now)                # for a member
-    signed = authority.sign(request_pem, role=Role.SERVER, now=now)
-    authority.revoke("hospital-a", now=now)
-
 The CA decides what goes into a certificate. A request contributes only a name and a key, with proof that the sender
 has that key. Whether the sender is entitled to the name is for people to verify, by comparing key fingerprints.
 
@@ -20,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
@@ -67,8 +61,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(max_length=63)]
     role: Role
     hosts: list[str]
-    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    """The fingerprint of the holder's key."""
+    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]  # the fingerprint of the holder's key
     start: Time
     end: Time
     revoked: Time | None = None
@@ -106,10 +99,6 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read a ledger that others can neither read nor change."""
         return FILES.decode(keys.read_private(path, "the ledger of this CA", keys.MAX_LIST), path, cls)
 
-    def write(self, path: Path) -> None:
-        """Replace the ledger atomically: after a power failure the file is complete, old or new."""
-        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n", private=True)
-
 
 def _bad(path: str | Path, why: str) -> CertificateError:
     return CertificateError(
@@ -125,12 +114,10 @@ class Signed(NamedTuple):
     """A newly signed certificate."""
 
     record: Record
-    certificate: bytes
-    """PEM."""
+    certificate: bytes  # PEM
     bundle: bytes
     """The reply to the requester, one PEM file: the certificate, the CA's certificate and the revocation list."""
-    replaced: tuple[Record, ...]
-    """Certificates of the previous key, now revoked."""
+    replaced: tuple[Record, ...]  # certificates of the previous key, now revoked
 
 
 class Authority:
@@ -290,7 +277,8 @@ class Authority:
         number = ledger.list_number + 1
         end = now + validity(days, MAX_DAYS)
         newest = pem(certificates.make_list(self.certificate, self._key, number, ledger.revoked(), (start, end)))
-        msgspec.structs.replace(ledger, list_number=number, listed=start).write(self.folder / LEDGER)
+        listed = msgspec.structs.replace(ledger, list_number=number, listed=start)
+        FILES.write(self.folder / LEDGER, listed)
         keys.write_public(self.folder / REVOCATIONS, newest)
         return newest
 

@@ -31,9 +31,6 @@ USES = {Role.MEMBER: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyUs
 UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 
 
-# -- making ---------------------------------------------------------------------------------------------------------
-
-
 def make_request(key: Ed25519PrivateKey, name: str, hosts: Iterable[Host] = ()) -> x509.CertificateSigningRequest:
     """Create a request to certify a name for this key; the hosts are a proposal that the CA may override."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
@@ -113,20 +110,9 @@ def _alternative(host: Host) -> x509.GeneralName:
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-# -- reading --------------------------------------------------------------------------------------------------------
+    encipherment = ("key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    never = dict.fromkeys(("content_commitment", *encipherment), False)
+    return x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **never)
 
 
 class Request(NamedTuple):
@@ -135,8 +121,7 @@ class Request(NamedTuple):
     name: str
     public: Ed25519PublicKey
     hosts: tuple[Host, ...]
-    where: object
-    """What to call it in messages."""
+    where: object  # what to call it in messages
 
 
 def read_request(data: bytes, where: object) -> Request:

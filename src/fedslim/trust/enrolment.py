@@ -1,8 +1,5 @@
 """How a member gets its certificate without its private key ever leaving it.
 
-    request = make_request("hospital-a", "hospital-a")                   # makes a key, and a request for the CA
-    install("hospital-a", bundle, fingerprint=fingerprint, now=now)      # installs what the CA sent back
-
 The member must know which CA to trust. With its first certificate it gives the CA's certificate, or the fingerprint
 that it received over a separate channel; later certificates must come from the same CA.
 """
@@ -38,18 +35,15 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-NEXT_KEY = "next-key.pem"
-"""A new key without a certificate yet; the old key stays in use until then."""
+NEXT_KEY = "next-key.pem"  # a new key without a certificate yet; the old key stays in use until then
 
 
 class Requested(NamedTuple):
     """A request that was written."""
 
     name: str
-    file: Path
-    """The file to send to the CA; it is not secret."""
-    key: str
-    """The fingerprint of the key, for the CA operator to compare."""
+    file: Path  # the file to send to the CA; it is not secret
+    key: str  # the fingerprint of the key, for the CA operator to compare
 
 
 def make_request(

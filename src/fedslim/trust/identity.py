@@ -1,9 +1,5 @@
 """Who a party is, and whom it trusts: its certificate and key, and the certificate and revocation list of its CA.
 
-    identity = Identity.load("hospital-a")
-    signature = identity.sign(Statement.agreement_key(federation, identity.name, public))
-    identity.trust.verify(statement, certificate_der, signature, members=members, now=now)
-
 TLS verifies certificates itself (`tls.py`); this module is for certificates in messages. Both apply the same rules: a
 certificate has one name and one role, is signed directly by the CA, is within its validity period, and is not on a
 current revocation list.
@@ -107,7 +103,13 @@ class TrustStore:
             )
         self._check_time(certificate, f"the certificate of {name!r}", now)
         self._check_time(self.authority, f"the certificate of the CA {self.name!r}", now)
-        self._check_revocation(certificate, name, now)
+        moment, last = whole(now), ends(self.revocations)
+        if moment > last:
+            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
+            raise UntrustedError(msg)
+        if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
+            raise UntrustedError(msg)
         return name
 
     def verify(
@@ -150,15 +152,6 @@ class TrustStore:
             )
         if moment > certificate.not_valid_after_utc:
             raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
-
-    def _check_revocation(self, certificate: x509.Certificate, name: str, now: datetime) -> None:
-        moment, last = whole(now), ends(self.revocations)
-        if moment > last:
-            msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
-            raise UntrustedError(msg)
-        if self.revocations.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            msg = f"the certificate of {name!r} was revoked by {self.name!r}; its holder must not take part"
-            raise UntrustedError(msg)
 
 
 def check_authority(certificate: x509.Certificate) -> None:
@@ -260,24 +253,7 @@ KEY, CERTIFICATE, AUTHORITY, REVOCATIONS = "key.pem", "certificate.pem", "ca.pem
 
 DERIVED_LABEL = b"fedslim derived key v1: "
 
-EARLY = timedelta(days=30)
-"""Warn at most this long before the expiry, and only in the last third of the lifetime."""
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files of an identity."""
-
-    key: Path
-    certificate: Path
-    authority: Path
-    revocations: Path
-
-    @classmethod
-    def within(cls, folder: str | os.PathLike[str]) -> Files:
-        """Return the files in a folder made by `fedslim enroll`."""
-        folder = real_path(folder)
-        return cls(folder / KEY, folder / CERTIFICATE, folder / AUTHORITY, folder / REVOCATIONS)
+EARLY = timedelta(days=30)  # warn at most this long before the expiry, and only in the last third of the lifetime
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -288,7 +264,7 @@ class Identity:
     role: Role
     certificate: x509.Certificate
     trust: TrustStore
-    files: Files
+    folder: Path
     _key: Ed25519PrivateKey
     _passphrase: str | None
 
@@ -296,27 +272,26 @@ class Identity:
         return f"Identity({self.name!r}, {self.role.value}, until {format_time(self.expires)})"
 
     @classmethod
-    def load(cls, source: str | os.PathLike[str] | Files, passphrase: str | None = None) -> Identity:
-        """Load an identity that `fedslim enroll` created and installed, from its folder or the individual files.
+    def load(cls, folder: str | os.PathLike[str], passphrase: str | None = None) -> Identity:
+        """Load an identity that `fedslim enroll` created and installed, from its folder.
 
         Whether the certificate is currently valid is checked when it is used, not here.
         """
-        files = source if isinstance(source, Files) else Files.within(source)
-        if is_file(files.key) and not is_file(files.certificate):
+        folder = real_path(folder)
+        key_file, own = folder / KEY, folder / CERTIFICATE
+        if is_file(key_file) and not is_file(own):
             raise CertificateError(
-                f"{files.certificate}: no such file, so the certificate is not installed yet; have the request signed "
+                f"{own}: no such file, so the certificate is not installed yet; have the request signed "
                 "by the CA, and install its reply with `fedslim enroll install`"
             )
-        certificate = read_certificate(keys.read_public(files.certificate), files.certificate)
-        trust = read_trust(files)
+        certificate = read_certificate(keys.read_public(own), own)
+        trust = read_trust(folder)
         if not signed_by(certificate, trust.authority):
-            msg = f"{files.certificate}: not signed by {trust.name!r} ({files.authority}); install it again"
-            raise CertificateError(msg)
-        key = keys.read_key(files.key, passphrase)
+            raise CertificateError(f"{own}: not signed by {trust.name!r} ({folder / AUTHORITY}); install it again")
+        key = keys.read_key(key_file, passphrase)
         if key.public_key() != public_key(certificate):
-            msg = f"{files.certificate}: this certificate does not belong to {files.key}; install it again"
-            raise CertificateError(msg)
-        return cls(name_of(certificate), role_of(certificate), certificate, trust, files, key, passphrase)
+            raise CertificateError(f"{own}: this certificate does not belong to {key_file}; install it again")
+        return cls(name_of(certificate), role_of(certificate), certificate, trust, folder, key, passphrase)
 
     @property
     def expires(self) -> datetime:
@@ -343,7 +318,7 @@ class Identity:
         found = []
         if listed.get_revoked_certificate_by_serial_number(ours.serial_number) is not None:
             found += [f"the certificate of {self.name!r} was revoked by {ca!r}; ask the CA operator why"]
-        renew = f"renew it with `fedslim enroll renew {self.files.key.parent}`"
+        renew = f"renew it with `fedslim enroll renew {self.folder}`"
         again = "create a new CA in time, and enroll everybody with it"
         newest = "get the newest crl.pem from the CA and install it with `fedslim enroll install`"
         spans = (
@@ -376,12 +351,12 @@ def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, no
     return None
 
 
-def read_trust(source: str | os.PathLike[str] | Files) -> TrustStore:
+def read_trust(folder: str | os.PathLike[str]) -> TrustStore:
     """Read the CA certificate and revocation list of an identity; this needs no key."""
-    files = source if isinstance(source, Files) else Files.within(source)
-    authority = read_certificate(keys.read_trusted(files.authority, "the trusted CA"), files.authority)
-    revocations = read_list(keys.read_public(files.revocations, keys.MAX_LIST), files.revocations)
+    trusted, listed = real_path(folder) / AUTHORITY, real_path(folder) / REVOCATIONS
+    authority = read_certificate(keys.read_trusted(trusted, "the trusted CA"), trusted)
+    revocations = read_list(keys.read_public(listed, keys.MAX_LIST), listed)
     try:
         return TrustStore(authority, revocations)
     except CertificateError as error:
-        raise CertificateError(f"{files.authority}: {error}") from None
+        raise CertificateError(f"{trusted}: {error}") from None

@@ -36,18 +36,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHORTEST_PASSPHRASE = 12
-MAX_PASSPHRASE_LENGTH = 1000
-"""OpenSSL, which reads the key for TLS, accepts at most 1,024 bytes."""
-
+MAX_PASSPHRASE_LENGTH = 1000  # OpenSSL, which reads the key for TLS, accepts at most 1,024 bytes
 ROUNDS = 600_000
 """PBKDF2 iterations, as OWASP recommends. `cryptography` would use 2,048, which a GPU breaks quickly."""
 
-MAX_BYTES = 1 << 20
-"""Of a key or certificate file; real ones are far smaller."""
-
-MAX_LIST = 1 << 26
-"""Bytes of a revocation list or a ledger: enough for several hundred thousand entries."""
-
+MAX_BYTES = 1 << 20  # of a key or certificate file; real ones are far smaller
+MAX_LIST = 1 << 26  # bytes of a revocation list or a ledger: enough for several hundred thousand entries
 FOLDER_MODE = 0o700
 PUBLIC_MODE = 0o644
 _ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
@@ -123,9 +117,6 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def make_private_folder(folder: Path) -> None:
     """Create a folder that only its owner can access; an existing one is left unchanged."""
     make_folder_for(folder)
@@ -187,9 +178,6 @@ def alone_with(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-# -- encryption -----------------------------------------------------------------------------------------------------
 
 
 def _encrypt(plain: bytes, passphrase: bytes) -> bytes:

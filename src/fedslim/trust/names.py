@@ -6,7 +6,6 @@ look alike, and none can be an option, a path or an escape sequence.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -14,19 +13,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeAlias
 
 from fedslim.errors import ParameterError
+from fedslim.toml.values import MEMBER, is_host_name
 
 MAX_NAME_LENGTH = 63
-MAX_HOST_LENGTH = 253
 MAX_HOSTS = 100
-MAX_CA_NAME_LENGTH = 64
-"""The limit of X.509 for a common name."""
-
+MAX_CA_NAME_LENGTH = 64  # the limit of X.509 for a common name
 Host: TypeAlias = str | IPv4Address | IPv6Address
 Hosts: TypeAlias = Iterable[Host]
-
-_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_NAME = re.compile(_LABEL)
-_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 class Role(Enum):
@@ -38,7 +31,7 @@ class Role(Enum):
 
 def checked_name(name: str, what: str = "name") -> str:
     """Return the name of a member or a server if it is valid."""
-    if not _NAME.fullmatch(name):
+    if not MEMBER.fullmatch(name):
         raise ParameterError(
             f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} lower-case letters "
             "(a-z), digits and hyphens, without a hyphen at either end, such as hospital-a"
@@ -76,14 +69,12 @@ def _host(host: Host) -> Host:
             msg = f"host: {host!r:.80} has a zone, which is valid on one machine only; remove the % and what follows it"
             raise ParameterError(msg)
         return address
-    name = host.lower()
-    last = name.rpartition(".")[2]
-    if len(name) > MAX_HOST_LENGTH or not _HOST.fullmatch(name) or last.isdigit():  # 10.0.0.256 is not a name either
+    if not is_host_name(host):
         raise ParameterError(
             f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "
             "without scheme, port or wildcard, and international names in their xn-- form"
         )
-    return name
+    return host.lower()
 
 
 # -- times as in certificates: UTC, in whole seconds ------------------------------------------------------------------

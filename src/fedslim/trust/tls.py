@@ -1,9 +1,5 @@
 """Mutual TLS 1.3 between the server and the members of one federation, with certificates from its CA.
 
-    context = server_context(identity, now=now)                  # for asyncio.start_server(..., ssl=context)
-    context = client_context(identity, now=now)                  # for asyncio.open_connection(host, ssl=context)
-    name = peer_name(writer.get_extra_info("ssl_object"))        # the name of the peer; the only source of it
-
 No other CA is trusted, not even those of the operating system. The peer's certificate must be within its validity
 period, not revoked, and for the right role; a server's must have the host name that the member connects to. Sessions
 are not resumed, because that would skip the check of certificates.
@@ -22,6 +18,7 @@ from cryptography import x509
 
 from fedslim.errors import CertificateError, FedslimError, UntrustedError
 from fedslim.trust.certificates import UNREADABLE, name_of, pem, role_of
+from fedslim.trust.identity import CERTIFICATE, KEY, REVOCATIONS
 from fedslim.trust.keys import MAX_LIST, read_public
 from fedslim.trust.names import Role
 
@@ -52,8 +49,8 @@ def client_context(identity: Identity, *, now: datetime) -> ssl.SSLContext:
 def _context(protocol: int, identity: Identity, role: Role, now: datetime) -> ssl.SSLContext:
     if identity.role is not role:
         raise CertificateError(
-            f"{identity.files.certificate}: {identity.name!r} is signed as a {identity.role.value}, but this needs a "
-            f"{role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
+            f"{identity.folder / CERTIFICATE}: {identity.name!r} is signed as a {identity.role.value}, but this needs "
+            f"a {role.value}; have its request signed with `fedslim ca sign --role {role.value}`"
         )
     trust = identity.trust
     trust.check(identity.certificate, role, now)
@@ -65,12 +62,12 @@ def _context(protocol: int, identity: Identity, role: Role, now: datetime) -> ss
     refresh(context, trust)
     # Without a password OpenSSL would prompt on the terminal; an empty one makes it fail instead.
     passphrase = identity._passphrase or ""  # noqa: SLF001  # same package
+    certificate, key = identity.folder / CERTIFICATE, identity.folder / KEY
     try:
-        context.load_cert_chain(identity.files.certificate, identity.files.key, password=passphrase)
+        context.load_cert_chain(certificate, key, password=passphrase)
     except (OSError, ValueError):  # an SSLError is an OSError
-        raise CertificateError(
-            f"{identity.files.key}: TLS cannot use this key with {identity.files.certificate}; load the identity again"
-        ) from None
+        msg = f"{key}: TLS cannot use this key with {certificate}; load the identity again"
+        raise CertificateError(msg) from None
     return context
 
 
@@ -163,7 +160,7 @@ class RevocationWatch:
 
     def __init__(self, identity: Identity, context: ssl.SSLContext) -> None:
         self.trust: TrustStore = identity.trust
-        self._path = identity.files.revocations
+        self._path = identity.folder / REVOCATIONS
         self._context = context
         self._seen: tuple[int, ...] | None = None  # the file's stamp when last read; it may be newer than the identity
 

@@ -229,7 +229,7 @@ def _description(record: dict[str, Any]) -> tuple[Any, ...]:
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
     """Return built-in or generated data by the name of its kind; a file of that name does not count."""
     from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate
-    from fedslim.data.registry import did_you_mean
+    from fedslim.data.store import did_you_mean
 
     chosen = {} if seed is None else {"seed": seed}
     if kind in KINDS:

@@ -152,9 +152,9 @@ def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "P
 def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     """Load and check the identity of this process, and say what is about to expire."""
     from fedslim.trust import Identity
-    from fedslim.trust.identity import Files
+    from fedslim.trust.identity import KEY
 
-    identity = Identity.load(folder, passphrases.for_key(Files.within(folder).key, passphrase_file))
+    identity = Identity.load(folder, passphrases.for_key(folder / KEY, passphrase_file))
     now = datetime.now(UTC)
     identity.check(now)
     for warning in identity.warnings(now):

@@ -175,7 +175,7 @@ def compare(
 
     For a site, A is the code table of the federation and B the site's own data. Nothing is sent.
     """
-    from fedslim.data.pooling import by_value
+    from fedslim.data.coerce import by_value
     from fedslim.mdl.mining import mine, prepare
     from fedslim.uses import comparing
     from fedslim.uses.cells import labelled
@@ -258,7 +258,7 @@ class UsedTable:
 
     def chunks(self) -> "Iterator[TransactionDatabase]":
         """Read the rows in chunks, as the items of the code table."""
-        from fedslim.data.loading import chunks
+        from fedslim.data.readers import chunks
 
         reading = self._reading
         assert reading is not None  # noqa: S101  # only `rules` has no data

@@ -176,8 +176,7 @@ class Reading:
 
     def read_columns(self) -> "EncodedTable | None":
         """Return the columns of a table, or None if the data have none."""
-        from fedslim.data.loading import check_is_data
-        from fedslim.data.readers import is_source, read_table
+        from fedslim.data.readers import check_is_data, is_source, read_table
 
         if not is_source(self.source):
             check_is_data(self.source)
