@@ -11,28 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
-from fedslim.cli.console import options
+from fedslim.cli.console import options, output, progress, saving, summary
 from fedslim.cli.console.live import PREPARING, Port, WatchedRun, become, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
-from fedslim.cli.console.output import (
-    CODE_TABLE,
-    RUN,
-    print_code_table,
-    print_json,
-    say,
-    shown_label,
-    table_record,
-    warn,
-)
-from fedslim.cli.console.progress import (
-    Reporter,
-    compile_with_progress,
-    mined_with_progress,
-    read_and_prepare,
-    reporter,
-)
-from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.summary import CENTRALISED, KeptRun, simulation_facts, simulation_tables
 from fedslim.errors import FedslimError, ParameterError
 from fedslim.format import count, size
 
@@ -135,7 +116,7 @@ def simulate(
         bool, flag("--no-compare", "Run only the federation, without mining all data or the members alone.")
     ] = False,
     out: Annotated[
-        Path | None, option("DIR", f"Save {CODE_TABLE} and {RUN} to this folder, for `fedslim report`.")
+        Path | None, option("DIR", f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`.")
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
@@ -167,25 +148,25 @@ def simulate(
             "--no-masking": no_masking,
         }
         check_classes(left_out, out, data)
-        watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
+        watched, report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
         how = {"width": width or 1, "effort": effort, "max_time": max_time, "seed": seed}
         shown = {"out": out, "compare": not no_compare, "json": json, "command": typed_command(context)}
         together = _prepare([data, *more], reading, secret, seed, report) if more else None
         parties: Mapping[str, Any] = together or {"scheme": partition.value, **divided}
         become(watched, simulate_classifier(reading, classes, report, parties, how, more=more or [], **shown))
         return
-    for place in [] if out is None else [out / CODE_TABLE, out / RUN]:
-        check_place(place, besides=data)
-        check_place(place, besides=reference, what="the reference")
+    for place in [] if out is None else [out / output.CODE_TABLE, out / output.RUN]:
+        saving.check_place(place, besides=data)
+        saving.check_place(place, besides=reference, what="the reference")
     check_effort(variant.value, effort)
     chosen = {"min_count": min_count, "width": width_of(variant.value, width), "effort": effort, "seed": seed}
-    watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
+    watched, report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
     given = None if reference is None else load_reference(reference)
     together = _prepare([data, *more], reading, secret, seed, report) if more else None
     database = (
         TransactionDatabase.joined(list(together.values()))
         if together
-        else read_and_prepare(replace(reading, seed=data_seed), report)
+        else progress.read_and_prepare(replace(reading, seed=data_seed), report)
     )
     run = SimulatedRun(data, database, report, variant.value, engine, chosen)
     parts = together or run.divide(partition, divided)
@@ -193,10 +174,10 @@ def simulate(
         _introduce(watched, parts, database, min_count * min_members_with)
     limits = {"max_time": max_time, "max_rounds": max_rounds, "min_members_with": min_members_with}
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
-    told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
+    told = {"reference": None if no_compare else summary.CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    record = {"data": data, **table_record(simulation.table, top), **told}
-    kept = KeptRun(simulation, out, record, typed_command(context))
+    record = {"data": data, **output.table_record(simulation.table, top), **told}
+    kept = summary.KeptRun(simulation, out, record, typed_command(context))
     kept.save(None)
     skipped = no_compare or early is not None
     compared = None if skipped else run.compare(simulation, given)
@@ -204,13 +185,15 @@ def simulate(
         kept.save(compared)
     become(watched, lambda: kept.view(compared))
     if no_masking:
-        warn("--no-masking: the server sees every member's counts; for measurements only")
+        output.warn("--no-masking: the server sees every member's counts; for measurements only")
     if json:
-        print_json(kept.record(compared))
+        output.print_json(kept.record(compared))
     else:
-        lines = simulation_facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
+        lines = summary.simulation_facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
         lines += [] if out is None or kept.failure else [("saved", str(out))]
-        print_code_table(simulation.table, top, data, lines, between=simulation_tables(simulation, compared))
+        output.print_code_table(
+            simulation.table, top, data, lines, between=summary.simulation_tables(simulation, compared)
+        )
     if (error := kept.failure or early) is not None:
         raise error
 
@@ -231,7 +214,7 @@ def _check(variant: Variant, engine: Engine, reference: Path | None, *, no_maski
 
 
 def _prepare(
-    sources: list[str], reading: Reading, secret: Path | None, seed: int, report: Reporter
+    sources: list[str], reading: Reading, secret: Path | None, seed: int, report: progress.Reporter
 ) -> "Mapping[str, TransactionDatabase]":
     """Let members with a file each agree on cuts and items."""
     from fedslim.data import ItemSecret
@@ -252,7 +235,7 @@ def _prepare(
     with report.stage(PREPARING):
         made = prepare_together(agreed, sites, shared, entropy)
     costs = f"{count(made.communication.rounds, 'round')}, {size(made.communication.bytes_total)}"
-    say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
+    output.say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
     return made.databases
 
 
@@ -278,7 +261,7 @@ class SimulatedRun:
 
     name: str
     database: "TransactionDatabase"
-    report: Reporter
+    report: progress.Reporter
     variant: str
     engine: Engine
     how: dict[str, Any]
@@ -302,7 +285,7 @@ class SimulatedRun:
         """Mine all data in one place; return None if interrupted."""
         if self.whole is None:
             doing = "mining in one place:"
-            mined = mined_with_progress(self.database, self.name, self.report, doing=doing, **self.how)
+            mined = progress.mined_with_progress(self.database, self.name, self.report, doing=doing, **self.how)
             self.whole = mined.table if mined.converged else None
         return self.whole
 
@@ -313,7 +296,7 @@ class SimulatedRun:
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
-        compile_with_progress(self.report, lambda: room.prepare(self.variant))
+        progress.compile_with_progress(self.report, lambda: room.prepare(self.variant))
         stop = Stop(max_time)
         members = len(partition if isinstance(partition, Mapping) else partition.parts)
         doing = f"{self.variant} over {count(members, 'member')} of"
