@@ -2,13 +2,11 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.console import options, output
 from fedslim.cli.console.options import argument
 from fedslim.errors import ParameterError
-from fedslim.format import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,9 +107,7 @@ def _named(run: "RunView", items: "Sequence[int]") -> str:
 
 
 def _spread(supports: "Sequence[int]") -> str:
-    if len(supports) <= FEW_MEMBERS:
-        return " + ".join(map(str, supports))
-    return f"{min(supports):,} – {number(median(supports))} – {max(supports):,}"
+    return " + ".join(map(str, supports)) if len(supports) <= FEW_MEMBERS else output.shown_spread(supports)
 
 
 def _members(run: "RunView") -> "Table | None":

@@ -6,25 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
-from fedslim.cli.console import options, output, progress, saving, summary
+from fedslim.cli.console import options, output, progress, saving
 from fedslim.cli.console.live import PREPARING, Port, WatchedRun, become, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
 from fedslim.errors import FedslimError, ParameterError
-from fedslim.format import count, size
+from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import ReferenceTable
 
 MAX_MEMBERS = 4096
 """Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
+
+CENTRALISED = "centralised"
+"""The name of the default reference, mined from all data in one place."""
+
+EXAMPLES = 5
+"""Number of itemsets of the gap to show."""
 
 
 class Scheme(StrEnum):
@@ -47,7 +57,7 @@ def _positive(value: float) -> float:
 
 
 @reads_data
-def simulate(
+def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     context: typer.Context,
     data: options.Data,
     more: Annotated[list[str] | None, argument("[DATA]...", "With --schema: one more file for each member.")] = None,
@@ -133,8 +143,11 @@ def simulate(
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
     from fedslim.data import TransactionDatabase
+    from fedslim.federated.comparison import NOT_COMPARED
+    from fedslim.federated.records import simulation_record
     from fedslim.federated.simulation import check_effort, width_of
     from fedslim.metrics import load_reference
+    from fedslim.report.view import view
 
     _check(variant, engine, reference, no_masking=no_masking, no_compare=no_compare)
     divided: dict[str, Any] = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
@@ -174,27 +187,29 @@ def simulate(
         _introduce(watched, parts, database, min_count * min_members_with)
     limits = {"max_time": max_time, "max_rounds": max_rounds, "min_members_with": min_members_with}
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
-    told = {"reference": None if no_compare else summary.CENTRALISED if reference is None else str(reference)}
+    told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    record = {"data": data, **output.table_record(simulation.table, top), **told}
-    kept = summary.KeptRun(simulation, out, record, typed_command(context))
-    kept.save(None)
+    names: dict[str, Any] = {"data": data, "command": typed_command(context)}
+    names["reference"] = told["reference"] or CENTRALISED
+    # The table is saved as soon as there is one, since the comparison may take long.
+    failure = None if out is None else _save(simulation_record(simulation, None, **names), out, simulation.table)
     skipped = no_compare or early is not None
     compared = None if skipped else run.compare(simulation, given)
-    if compared is not None:
-        kept.save(compared)
-    become(watched, lambda: kept.view(compared))
+    made = simulation_record(simulation, compared, **names)
+    if compared is not None and out is not None and failure is None:
+        failure = _save(made, out)
+    become(watched, lambda: view([made]))
     if no_masking:
         output.warn("--no-masking: the server sees every member's counts; for measurements only")
     if json:
-        output.print_json(kept.record(compared))
+        figures = NOT_COMPARED if compared is None else compared.as_dict()
+        found = {**output.table_record(simulation.table, top), **told, **simulation.as_dict(), **figures}
+        output.print_json({"data": data, **found})
     else:
-        lines = summary.simulation_facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
-        lines += [] if out is None or kept.failure else [("saved", str(out))]
-        output.print_code_table(
-            simulation.table, top, data, lines, between=summary.simulation_tables(simulation, compared)
-        )
-    if (error := kept.failure or early) is not None:
+        lines = _facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
+        lines += [] if out is None or failure else [("saved", str(out))]
+        output.print_code_table(simulation.table, top, data, lines, between=_tables(simulation, compared))
+    if (error := failure or early) is not None:
         raise error
 
 
@@ -324,3 +339,82 @@ class SimulatedRun:
         doing = f"mining {count(len(simulation.databases), 'member')} alone, for comparison (Ctrl-C to skip)"
         with stopping_on_interrupt(stop), self.report.stage(doing):
             return compare(simulation, reference, stop=stop)
+
+
+def _save(record: "RunRecord", out: Path, table: "CodeTable | None" = None) -> FedslimError | None:
+    """Save a record, and before it the table of a new run; return a failure, to report it after the output."""
+    from fedslim.federated.folder import set_aside
+    from fedslim.federated.records import save_run
+
+    try:
+        if table is not None:
+            if (place := set_aside(out)) is not None:
+                output.say(f"fedslim: the results of the earlier run in {out} are now in {place}")
+            if (failure := saving.save(table, out / output.CODE_TABLE).failure) is not None:
+                return failure
+        save_run(record, out / output.RUN)
+    except FedslimError as error:
+        return error
+    return None
+
+
+# -- what people see -------------------------------------------------------------------------------------------------
+
+
+def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table | None]":
+    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
+    traffic = sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
+    fields = ("direction", "messages", "bytes", "bytes_uncompressed", "kind")
+    rows = []
+    for itemset in () if compared is None else compared.recovered[:EXAMPLES]:
+        having, items = sum(s > 0 for s in itemset.supports), output.format_itemset(simulation.table, itemset.labels)
+        rows.append((f"{itemset.usage:,}", f"{having:,}", output.shown_spread(itemset.supports), items))
+    gap = output.grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
+    return [output.traffic_grid(tuple(row[field] for field in fields) for row in traffic), gap]
+
+
+def _facts(
+    simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
+) -> list[tuple[str, str]]:
+    """Return the lines of the summary."""
+    traffic = simulation.communication
+    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
+    end = f"{duration(simulation.seconds)}; {progress.ENDINGS[simulation.ending]}"
+    lines = [
+        ("members", _members(simulation)),
+        ("search", f"{simulation.variant}: {work} in {end}"),
+        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
+    ]
+    if unmasked:
+        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
+    if compared is not None:
+        f = compared.fidelity
+        beside = "all data in one place" if reference in {None, CENTRALISED} else reference
+        lines += [
+            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
+            ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
+            ("gap", _gap(compared)),
+        ]
+    elif not skipped:
+        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
+    return lines
+
+
+def _members(simulation: "Simulation") -> str:
+    """Describe the members: how many there are, how the data were divided, and their sizes."""
+    sizes, partition = simulation.sizes, simulation.partition
+    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
+    least, most = min(sizes), max(sizes)
+    if least == most:
+        each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
+    else:
+        each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
+    return f"{len(sizes):,}{divided}: {each}"
+
+
+def _gap(compared: "Comparison") -> str:
+    """Describe the discovery gap, and how much of it was recovered."""
+    r = compared.recovery
+    if not len(compared.gap):
+        return "none: some member finds each itemset of the reference alone"
+    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fedslim import __version__
@@ -52,6 +53,12 @@ def format_itemset(table: CodeTable, labels: tuple[str, ...]) -> str:
     """Format an itemset with its items in the order of the table's vocabulary."""
     place = {label: k for k, label in enumerate(table.vocabulary)}
     return shown_items(sorted(labels, key=place.__getitem__))
+
+
+def shown_spread(supports: Sequence[int]) -> str:
+    """Format the supports of an itemset at many members: the smallest, the median, the largest."""
+    middle = float(median(supports))
+    return f"{min(supports):,} – {number(middle, 0 if middle.is_integer() else 1)} – {max(supports):,}"
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
