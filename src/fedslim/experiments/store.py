@@ -85,15 +85,8 @@ class Store:
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}{FAILED}"
 
-    def failed(self, experiment: Experiment) -> list[Path]:
-        """Return the files about failed cells of an experiment, for any data and seed."""
-        return self._files(FAILED, experiment)
-
-    def records(self, experiment: Experiment | None = None) -> list[Path]:
-        """Return the record files of an experiment, or of all, for any data and seed."""
-        return self._files(".json", experiment)
-
-    def _files(self, ending: str, experiment: Experiment | None) -> list[Path]:
+    def records(self, experiment: Experiment | None = None, ending: str = ".json") -> list[Path]:
+        """Return the record files of an experiment, or of all, for any data and seed; or with `FAILED`, failures."""
         settings = None if experiment is None else set(map(str, experiment.settings))
         parts = {path: _parts(path, ending) for path in sorted(self.folder.glob(f"*{ending}"))}
         return [p for p, name in parts.items() if len(name) == _PARTS and (settings is None or name[1] in settings)]

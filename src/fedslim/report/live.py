@@ -110,7 +110,8 @@ class LivePage:
 
     def _serve(self) -> None:
         loop = self._loop
-        server = loop.run_until_complete(self._listen())
+        listening = asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
+        server = loop.run_until_complete(listening)
         self._listening.set()
         loop.run_forever()
         server.close()
@@ -120,9 +121,6 @@ class LivePage:
         if tasks := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(tasks))
         loop.close()
-
-    async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self._closing or len(self._open) >= MAX_CONNECTIONS:

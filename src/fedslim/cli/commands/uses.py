@@ -204,9 +204,10 @@ def compare(
         else:
             compared = [comparing.compare_data(one, other, names=(one, str(other)), **how)]
     if out is not None:
-        from fedslim.report.comparison import write_comparison
+        from fedslim.data.atomic import write_whole
+        from fedslim.report.page import comparison_page
 
-        write_comparison(compared, out)
+        write_whole(out, comparison_page(compared).encode())
     records = [each.as_dict() for each in compared] if json else []
     cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][: top or None]} for r in records]
     print_result(json, {"comparisons": cut}, *(part for each in compared for part in _shown(each, top)))
