@@ -1,9 +1,4 @@
-"""Store records in a folder with one file per cell, written atomically.
-
-store = Store("results")
-store.load(cell).figures["L_percent"]      # load returns None if the cell was not run
-store.look(cell)                           # the record, or why the cell failed last time, or None
-"""
+"""Store records in a folder with one file per cell, written atomically."""
 
 from __future__ import annotations
 

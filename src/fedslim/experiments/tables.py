@@ -1,8 +1,4 @@
-"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents.
-
-table = tabulate(experiment, cells, store)
-table.head, table.rows, table.remarks
-"""
+"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents."""
 
 from __future__ import annotations
 

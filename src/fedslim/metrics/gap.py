@@ -1,9 +1,4 @@
-"""The discovery gap: itemsets in the table of all data that no member finds alone (sections 4.3 and 5.5).
-
-gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
-len(gap), gap.itemsets[0].supports, gap_recovery(gap, found).grr
-predict_gap(reference, worth(db, reference), gap).f1
-"""
+"""The discovery gap: itemsets in the table of all data that no member finds alone (sections 4.3 and 5.5)."""
 
 from __future__ import annotations
 

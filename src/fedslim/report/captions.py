@@ -48,38 +48,6 @@ KNOWN = {
 }
 """What the server of each variant learns, and what it does not; the threat model has the details."""
 
-KINDS = {
-    "Join": "request to join, with key and items",
-    "Roster": "the members, their keys, the vocabulary",
-    "RosterUpdate": "new keys of members that rejoined",
-    "Confirm": "signature of the roster",
-    "Confirmed": "the signatures of all members",
-    "Finish": "end of the run, with the code table if the variant reveals it",
-    "Heard": "acknowledges the end of the run",
-    "Abort": "ends the run after an error",
-    "AskPreparation": "questions about values, categories and items, before the search",
-    "Ready": "whether this member shares enough items to take part",
-    "Ask": "code table changes and questions",
-    "Masked": "masked answers",
-    "AskUsages": "how often does each item occur?",
-    "Usages": "how often each item occurs",
-    "AskCandidates": "which pairs are used together?",
-    "Candidates": "pairs used together, with counts",
-    "Evaluate": "what if these pairs were merged?",
-    "Evaluated": "how the covers would change",
-    "AskSupports": "how often does each itemset occur?",
-    "SupportCounts": "how often each itemset occurs",
-    "AskIndexedUsages": "how often does each item occur?",
-    "AskStructure": "which pairs occur in your data? (no counts)",
-    "Structure": "pairs that occur, without counts",
-    "AskLabels": "which items of this code table can you name?",
-    "Labels": "labels of items, readable for the other members only",
-    "AskIndexed": "how often are these pairs used together?",
-    "AskEvaluation": "what if this itemset were added?",
-    "AskIndexedSupports": "how often does each itemset occur?",
-}
-"""A short description of each message kind; a test checks that none is missing."""
-
 _UNNAMED = re.compile(r"item \d+|#[0-9a-f]{32}")
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
 """The folders before a file name."""

@@ -45,7 +45,7 @@ PAUSE, BEAT = 0.4, 15.0
 FAREWELL = 5.0
 """Seconds that viewers have to fetch the report."""
 
-SCRIPTS = ("base.js", "chart.js", "live.js")
+SCRIPTS = ("base.js", "kinds.js", "chart.js", "live.js")
 HEADERS = (
     "Cache-Control: no-store",
     "X-Content-Type-Options: nosniff",
@@ -110,8 +110,7 @@ class LivePage:
 
     def _serve(self) -> None:
         loop = self._loop
-        listening = asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
-        server = loop.run_until_complete(listening)
+        server = loop.run_until_complete(self._listen())
         self._listening.set()
         loop.run_forever()
         server.close()
@@ -121,6 +120,9 @@ class LivePage:
         if tasks := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(tasks))
         loop.close()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self._closing or len(self._open) >= MAX_CONNECTIONS:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 200
 """How many itemsets of a comparison its page has."""
 
-SCRIPTS = ("base.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
+SCRIPTS = ("base.js", "kinds.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
 """In load order: each uses those before it."""
 
 

@@ -1,8 +1,4 @@
-"""The rows of the data that a code table describes worst, each with an explanation.
-
-rows = unusual_rows(table, database)
-rows.number[0], rows.beyond[0], rows.cover[0], rows.missed[0]
-"""
+"""The rows of the data that a code table describes worst, each with an explanation."""
 
 from __future__ import annotations
 

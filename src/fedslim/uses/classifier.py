@@ -1,10 +1,5 @@
 """`SlimClassifier`: a code table for each class; a row belongs to the class whose table takes the fewest bits.
 
-    model = SlimClassifier().fit(X, y)
-    model.predict(X), model.predict_proba(X)
-    print(model.explain(X, 17))          # which itemsets speak for the class, and which for the second best
-    model.save("classifier.json")
-
 All tables have the vocabulary of all rows, and a federation finds the same tables, one class after the other.
 """
 

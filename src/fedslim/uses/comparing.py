@@ -1,11 +1,8 @@
 """How two sets of rows differ: a dissimilarity, and the itemsets whose usage differs, with an exact test.
 
-    compare_data(rows_a, rows_b).found
-    compare_site(CodeTable.load("codetable.json"), own_rows)       # a site against the others of its federation
-
 The rows are covered with one table, mined from all of them. If it makes no difference to which side a row belongs, the
 table does not depend on it either, and the usage of an itemset on one side has a hypergeometric distribution: Fisher's
-test is exact, although the itemsets were found in the same rows. Usages compete for items and so depend on each other
+test is exact, although the itemsets were found in the same rows. Usages compete for items, and may depend on each other
 in any way; therefore the correction for many tests is that of Benjamini and Yekutieli.
 """
 

@@ -17,7 +17,7 @@ import typer
 
 from fedslim.cli.commands.classes import class_runs, share_preparation
 from fedslim.cli.console import options, output, passphrases, progress
-from fedslim.cli.console.live import Port, WatchedRun, become_report, live_page, server_watched_by
+from fedslim.cli.console.live import Port, live_page, saved_report, server_watched_by
 from fedslim.cli.console.options import argument, flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
@@ -77,12 +77,12 @@ def server(
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
-    watched = live_page(context, live, federation.federation.name, progress.reporter(quiet=False))
+    shown = live_page(context, live, federation.federation.name, progress.reporter(quiet=False))
     runs = class_runs(federation, classes, out)
     first = runs[0][2]
     for _, one, place in runs:
         given = preparation if place == first else None
-        _serve(one, who, place, (given, first), watched, resume=resume, host=host, port=port)
+        _serve(one, who, place, (given, first), shown, resume=resume, host=host, port=port)
 
 
 def _serve(
@@ -90,7 +90,7 @@ def _serve(
     who: "Identity",
     out: Path,
     preparation: tuple[Path | None, Path],
-    watching: tuple[WatchedRun | None, progress.Reporter],
+    shown: progress.Reporter,
     *,
     resume: bool,
     host: str | None,
@@ -109,17 +109,16 @@ def _serve(
             run.forget()
             show_finished(finished, out, federation.federation.name)
             return
-        watched, shown = watching
         progress.compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
-        served = run_until_over(serving, lambda: _stop(run), server_watched_by(watched, run, lambda: _stop(run)))
+        served = run_until_over(serving, lambda: _stop(run), server_watched_by(shown, run, lambda: _stop(run)))
         save_served(served, federation, out)
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
-        become_report(watched, out)
+        shown.result = lambda: saved_report(out)
         show_table(served.table, federation.federation.name, out)
         traffic = served.communication
         found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"

@@ -13,7 +13,7 @@ import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
 from fedslim.cli.console import options, output, progress, saving
-from fedslim.cli.console.live import PREPARING, Port, WatchedRun, become, live_page
+from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
 from fedslim.errors import FedslimError, ParameterError
 from fedslim.format import count, duration, number, size
@@ -161,19 +161,19 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
             "--no-masking": no_masking,
         }
         check_classes(left_out, out, data)
-        watched, report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
+        report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
         how = {"width": width or 1, "effort": effort, "max_time": max_time, "seed": seed}
         shown = {"out": out, "compare": not no_compare, "json": json, "command": typed_command(context)}
         together = _prepare([data, *more], reading, secret, seed, report) if more else None
         parties: Mapping[str, Any] = together or {"scheme": partition.value, **divided}
-        become(watched, simulate_classifier(reading, classes, report, parties, how, more=more or [], **shown))
+        report.result = simulate_classifier(reading, classes, report, parties, how, more=more or [], **shown)
         return
     for place in [] if out is None else [out / output.CODE_TABLE, out / output.RUN]:
         saving.check_place(place, besides=data)
         saving.check_place(place, besides=reference, what="the reference")
     check_effort(variant.value, effort)
     chosen = {"min_count": min_count, "width": width_of(variant.value, width), "effort": effort, "seed": seed}
-    watched, report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
+    report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
     given = None if reference is None else load_reference(reference)
     together = _prepare([data, *more], reading, secret, seed, report) if more else None
     database = (
@@ -183,8 +183,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     )
     run = SimulatedRun(data, database, report, variant.value, engine, chosen)
     parts = together or run.divide(partition, divided)
-    if watched is not None:
-        _introduce(watched, parts, database, min_count * min_members_with)
+    if isinstance(report, LiveReporter):
+        _introduce(report, parts, database, min_count * min_members_with)
     limits = {"max_time": max_time, "max_rounds": max_rounds, "min_members_with": min_members_with}
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
@@ -198,7 +198,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     made = simulation_record(simulation, compared, **names)
     if compared is not None and out is not None and failure is None:
         failure = _save(made, out)
-    become(watched, lambda: view([made]))
+    report.result = lambda: view([made])
     if no_masking:
         output.warn("--no-masking: the server sees every member's counts; for measurements only")
     if json:
@@ -255,7 +255,7 @@ def _prepare(
 
 
 def _introduce(
-    watched: WatchedRun,
+    watched: LiveReporter,
     parts: "Partition | Mapping[str, TransactionDatabase]",
     database: "TransactionDatabase",
     fewest: int,
