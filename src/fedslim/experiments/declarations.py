@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,9 +61,7 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields, for records and for the worker process."""
-        s = self.setting
-        fields = {"data": self.data, "scheme": s.scheme, "members": s.members, "min_dominant": s.min_dominant}
-        fields |= {"seed": self.seed, "variant": self.variant}
+        fields = {"data": self.data, **asdict(self.setting), "seed": self.seed, "variant": self.variant}
         return fields | {"width": self.width} if self.variant == "x" else fields
 
     @classmethod
@@ -258,7 +257,7 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
         return True
 
     for name in datasets:
-        if not (name in public or name in data_names() or _is_generated(name)):
+        if not (name in data_names() or _is_sized(name)):
             raise ParameterError(f"there is no data set named {name!r:.80}; choose from `fedslim data list`")
         if is_there(name):
             names.append(name)
@@ -269,10 +268,7 @@ def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Col
     return Resolved(tuple(dict.fromkeys(names)), tuple(remarks))
 
 
-def _is_generated(name: str) -> bool:
-    """Return whether the name is a kind of generated data, with or without a size."""
-    kind, colon, size = name.partition(":")
-    if not colon:
-        return kind in KINDS
-    digits = size.isascii() and size.isdecimal() and len(size) <= len(str(MAX_TRANSACTIONS))
-    return kind in KINDS and digits and 1 <= int(size) <= MAX_TRANSACTIONS
+def _is_sized(name: str) -> bool:
+    """Return whether the name is a kind of generated data with a size."""
+    kind, _, size = name.partition(":")
+    return kind in KINDS and bool(re.fullmatch("0*[1-9][0-9]{0,9}", size)) and int(size) <= MAX_TRANSACTIONS

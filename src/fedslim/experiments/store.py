@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from fedslim.federated.records import RunRecord
     from fedslim.metrics.labelled import LabelledTable
 
-RESULTS = "results"
-"""The default folder for records."""
-
 _MAX_REASON = 10_000
 _PARTS = 4  # of a file name: data, setting, seed, variant
 
@@ -30,7 +27,7 @@ _PARTS = 4  # of a file name: data, setting, seed, variant
 class Store:
     """The records in a folder."""
 
-    def __init__(self, folder: str | Path = RESULTS) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def path(self, cell: Cell) -> Path:

@@ -14,7 +14,7 @@ from fedslim.format import count, duration, number, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, OwnRecord, RunRecord
+    from fedslim.federated.records import Agreement, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable
 
 
@@ -167,8 +167,10 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
             f"of {min(lengths)} to {max(lengths)} items" + ("" if tried is None else f"; {tried:,} candidates tried"),
         ),
     ]
-    if record.gap is not None:
-        facts.append(_recovery(record.gap))
+    if (gap := record.gap) is not None:
+        found = sum(row.recovered for row in gap)
+        share = f"{100 * found / len(gap):.3g} % of the gap (GRR {found / len(gap):.3f})" if gap else "the gap is empty"
+        facts.append(Fact("found by no member alone", _of(found, len(gap)), share))
     if (own := record.own) is not None:
         if own.found_alone is not None:
             new = own.found_alone.count(False)
@@ -191,12 +193,6 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
         notes = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
         facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, notes))))
     return facts
-
-
-def _recovery(rows: Sequence[GapRow]) -> Fact:
-    gap, recovered = len(rows), sum(row.recovered for row in rows)
-    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "the gap is empty"
-    return Fact("found by no member alone", _of(recovered, gap), share)
 
 
 def agreement(of: Agreement) -> list[Fact]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @reads_data
 def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     context: typer.Context,
-    file: serve.FederationArgument,
+    file: options.Federation,
     *,
     name: Annotated[str, option("NAME", "Name of this member, as in its certificate.")],
     data: Annotated[str, option("DATA", "The data of this member, as for `fedslim mine`.", options.masked)],

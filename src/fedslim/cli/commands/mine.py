@@ -14,7 +14,7 @@ import typer
 from fedslim.cli.console import options
 from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command, whole
-from fedslim.cli.console.output import print_code_table, print_json, shown_label, table_record
+from fedslim.cli.console.output import Said, print_code_table, print_json, shown_label, table_record
 from fedslim.cli.console.progress import ENDINGS, mined_with_progress, read_and_prepare, reporter
 from fedslim.cli.console.saving import check_place, save
 from fedslim.format import count, duration
@@ -113,7 +113,7 @@ def mine(
     else:
         from fedslim.engines.rows import rows_on_ray
 
-        logging.getLogger("fedslim.engines").addHandler(options.Told())
+        logging.getLogger("fedslim.engines").addHandler(Said(options.TOLD))
         _refuse("is not for --engine ray", secret=secret, threads=threads)
         about = how | {"limited": max_time is not None}
         there = rows_on_ray(

@@ -18,7 +18,7 @@ import typer
 from fedslim.cli.commands.classes import class_runs, share_preparation
 from fedslim.cli.console import options, output, passphrases, progress
 from fedslim.cli.console.live import Port, live_page, saved_report, server_watched_by
-from fedslim.cli.console.options import argument, flag, option
+from fedslim.cli.console.options import flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
 
@@ -46,7 +46,6 @@ ClassesOption = Annotated[
 ]
 ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
 ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
-FederationArgument = Annotated[Path, argument("FEDERATION", "The federation file.")]
 IdentityOption = Annotated[
     Path | None, option("DIR", "The folder with key and certificate; by default `certificates` in the federation file.")
 ]
@@ -54,7 +53,7 @@ IdentityOption = Annotated[
 
 def server(
     context: typer.Context,
-    file: FederationArgument,
+    file: options.Federation,
     out: Annotated[Path, option("DIR", "The run folder, for results and journal.")] = Path("run"),
     identity: IdentityOption = None,
     passphrase_file: passphrases.File = None,
@@ -254,7 +253,7 @@ WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
 
 
 def status(
-    file: FederationArgument,
+    file: options.Federation,
     identity: IdentityOption = None,
     watch: Annotated[bool, flag("--watch", "Keep showing it, until the run ends or Ctrl-C.")] = False,
     json: options.Json = False,

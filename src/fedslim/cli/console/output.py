@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -116,6 +117,18 @@ def say(text: str) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
+
+
+class Said(logging.Handler):
+    """Says log records, even if `sys.stderr` was replaced since."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(form))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        say(self.format(record))
 
 
 def warn(text: object) -> None:
