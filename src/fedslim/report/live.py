@@ -58,15 +58,7 @@ HEADERS = (
 
 
 class LivePage:
-    """Serves the page of one feed until the `with` block ends.
-
-    Args:
-        feed: What to show.
-        port: The port; 0 for any free one.
-
-    Raises:
-        ParameterError: The port cannot be opened.
-    """
+    """Serves the page of one feed until the `with` block ends, on a port of this computer; 0 is any free one."""
 
     def __init__(self, feed: Feed, port: int = 0) -> None:
         try:

@@ -215,15 +215,11 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     data = list(dict.fromkeys(record.data for record in records))
     variants = list(captions.MEANING)
     schemes = list(dict.fromkeys(map(captions.scheme_of, records)))
-    return sorted(
-        records,
-        key=lambda r: (
-            data.index(r.data),
-            schemes.index(captions.scheme_of(r)),
-            len(r.members),
-            variants.index(r.variant),
-        ),
-    )
+
+    def place(r: RunRecord) -> tuple[int, ...]:
+        return data.index(r.data), schemes.index(captions.scheme_of(r)), len(r.members), variants.index(r.variant)
+
+    return sorted(records, key=place)
 
 
 def _run(  # noqa: PLR0913  # keyword-only

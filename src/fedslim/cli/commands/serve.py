@@ -224,24 +224,13 @@ def _stop(run: "DeployedServer") -> bool:
 
 
 def _progress(run: "DeployedServer") -> Callable[[], None]:
-    from fedslim.mdl.objective import percent_of_standard
-
     last = time.monotonic()
 
     def on_round() -> None:
         nonlocal last
-        if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
-            return
-        assert run.account is not None  # noqa: S101  # created with the session
-        last = time.monotonic()
-        sent = size(run.account.communication.bytes_total)
-        if run.session.settings.variant == "prepare":
-            output.say(f"preparing, round {run.session.rounds}: {sent}")
-            return
-        search = run.session.variant.search
-        percent = percent_of_standard(search.bits_now, search.bits_standard.total)
-        found = f"{count(search.itemsets, 'itemset')}, L% {percent:.2f}"
-        output.say(f"round {run.session.rounds}: {found}, {sent}")
+        if run.network is not None and time.monotonic() - last >= SAY_EVERY:
+            last = time.monotonic()
+            output.say(status_line(run.network.status(), digits=2))
 
     return on_round
 
@@ -327,4 +316,5 @@ def status_line(found: dict[str, Any], digits: int = 0) -> str:
     percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.{digits}f}"
     traffic = f"{size(found['bytes_up'])} up, {size(found['bytes_down'])} down"
     awaited = ", ".join(found["waiting_for"]) or "nobody"
-    return f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {traffic}; waiting for {awaited}"
+    reached = "preparing" if found["variant"] == "prepare" else f"{count(found['itemsets'], 'itemset')}{percent}"
+    return f"round {found['rounds']}: {reached}, {traffic}; waiting for {awaited}"

@@ -1,12 +1,6 @@
 """Show progress on stderr: live on a terminal, a line from time to time elsewhere, or nothing.
 
 Also the steps that all mining commands share: reading, compiling, time limits and Ctrl-C.
-
-report = reporter(quiet=False)
-with report.stage("reading mushroom"):
-    ...
-with report.mining("mushroom", stop) as on_progress:
-    mine(database, stop=stop, on_progress=on_progress)
 """
 
 from __future__ import annotations
