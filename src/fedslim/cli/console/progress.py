@@ -84,7 +84,7 @@ class Reporter:
     result: Callable[[], ReportView] | None = None
 
     def stage(self, _doing: str, *, worth_a_line: bool | None = None) -> AbstractContextManager[object]:
-        """Show what the block does while it runs; in a log if worth a line or, if that is not said, long."""
+        """Show what the block does while it runs; in a log only if it is worth a line, by default if it takes long."""
         del worth_a_line
         return nullcontext()
 
