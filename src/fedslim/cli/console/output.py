@@ -35,7 +35,6 @@ MAX_SHOWN = 500
 ENDLESS = 100_000
 """The width if stdout is not a terminal, so that each row is one line."""
 
-BITS = ("total", "data", "model")
 MANY_BITS = 10_000
 """From this many bits, tenths of bits are not shown."""
 
@@ -230,8 +229,12 @@ def table_record(table: CodeTable, top: int) -> dict[str, Any]:
         "items": len(table.vocabulary),
         "L_percent": c.L_percent,
         "L_data_percent": c.L_data_percent,
-        **{f"bits_{part}": getattr(c.after, part) for part in BITS},
-        **{f"bits_{part}_before": getattr(c.before, part) for part in BITS},
+        "bits_total": c.after.total,
+        "bits_data": c.after.data,
+        "bits_model": c.after.model,
+        "bits_total_before": c.before.total,
+        "bits_data_before": c.before.data,
+        "bits_model_before": c.before.model,
         "itemsets": len(table),
         "min_count": table.min_count,
         "other": table.other,
@@ -257,7 +260,8 @@ def print_code_table(
     ]
     shown = f", {len(rows):,} shown" if len(rows) < len(table) else ""
     total, data, model = (
-        f"{number(getattr(c.before, part), digits)} → {number(getattr(c.after, part), digits)}" for part in BITS
+        f"{number(getattr(c.before, part), digits)} → {number(getattr(c.after, part), digits)}"
+        for part in ("total", "data", "model")
     )
     merged = [f"no count below {table.min_count:,} is shown"] if table.min_count > 1 else []
     if table.other:
