@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedslim.cli.commands import demo
-from fedslim.cli.commands.simulate import Variant
+from fedslim.cli.commands.simulate import Variant, _tables
 from fedslim.errors import WriteError
 from fedslim.federated import SCHEMES
 from fedslim.federated.records import load_run
 from fedslim.mdl import mining
 from fedslim.mdl.codetable import CodeTable
+from fedslim.metrics import GapItemset
 
 PLAIN = {
     *("variant", "members", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
@@ -151,6 +153,14 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
     assert facts["agreement"].startswith("F1 1.000 with all data in one place")
     assert facts["gap"].endswith("recovered (GRR 1.000)")
     assert "masks" not in facts
+
+
+def test_members_without_support_are_not_counted():
+    traffic = SimpleNamespace(as_dict=lambda: {"by_kind": []})
+    simulation = SimpleNamespace(communication=traffic, table=SimpleNamespace(vocabulary=("a", "b")))
+    compared = SimpleNamespace(recovered=[GapItemset(("a", "b"), 9, (3, 1, 0, 2))])
+    _, gap = _tables(simulation, compared)
+    assert [list(column.cells) for column in gap.columns] == [["9"], ["3"], ["0 – 1.5 – 3"], ["a, b"]]
 
 
 def test_a_folder_gets_the_table_and_the_record(fedslim, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 
 from fedslim.errors import InputError
 from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
-from fedslim.experiments.declarations import FigureColumn
+from fedslim.experiments.declarations import PAPER, FigureColumn
 from fedslim.experiments.running import CellState, Runner
 from fedslim.experiments.tables import (
     CellOutcome,
@@ -356,7 +356,7 @@ def test_a_table_has_ours_the_papers_and_the_difference(ran, monkeypatch):
     store, _ = ran
     experiment = EXPERIMENTS["iid"]
     beside = {"L_percent": 60.0, "bytes_total": 1e9, "itemsets": 135, "f1": 0.5}
-    monkeypatch.setattr("fedslim.experiments.paper.IID", {("encounters", "so"): beside})
+    monkeypatch.setitem(PAPER, ("iid", "encounters", str(CELLS[1].setting), "so"), beside)
     table = tabulate(experiment, CELLS, store)
     by_row = {(row[1], row[2]): dict(zip(table.head, row, strict=True)) for row in table.rows}
     figures = store.load(CELLS[1]).figures

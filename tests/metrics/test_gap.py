@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError
 from fedslim.mdl import mine
 from fedslim.mdl.covering import worth
-from fedslim.metrics import Spread, discovery_gap, gap_recovery, local_gain_estimate, predict_gap
+from fedslim.metrics import discovery_gap, gap_recovery, local_gain_estimate, predict_gap
 
 PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]
 TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "a"]), st.integers(1, 9))
@@ -31,7 +30,7 @@ def test_the_gap_is_what_no_member_found(table):
     gap = discovery_gap(reference, [table({"ba": 1}), table({"ab": 1, "xy": 5})])
     assert labels(gap) == ["cd", "ef"]
     assert [itemset.usage for itemset in gap.itemsets] == [9, 7]
-    assert [itemset.spread for itemset in gap.itemsets] == [None, None]
+    assert [itemset.supports for itemset in gap.itemsets] == [(), ()]
     assert gap.as_dict() == {
         "gap": 2,
         "local_tables": 2,
@@ -39,7 +38,7 @@ def test_the_gap_is_what_no_member_found(table):
     }
 
 
-def test_each_itemset_of_the_gap_has_its_spread_over_members(table):
+def test_each_itemset_of_the_gap_has_its_support_at_each_member(table):
     databases = [
         database("abc", "ab", "ab"),
         database("ab", "bc"),
@@ -47,22 +46,12 @@ def test_each_itemset_of_the_gap_has_its_spread_over_members(table):
         database("ba", vocabulary="zyxcba"),
     ]
     gap = discovery_gap(table({"ab": 5, "cz": 2}), [table({})] * 4, databases)
-    assert [itemset.spread for itemset in gap.itemsets] == [Spread(3, 0, 1.0, 3), Spread(0, 0, 0.0, 0)]
+    assert [itemset.supports for itemset in gap.itemsets] == [(3, 1, 0, 1), (0, 0, 0, 0)]
     assert gap.as_dict()["itemsets"][0] == {
         "items": ["a", "b"],
         "usage": 5,
-        "members_with_support": 3,
-        "support_min": 0,
-        "support_median": 1.0,
-        "support_max": 3,
         "supports": [3, 1, 0, 1],
     }
-
-
-def test_a_spread_can_be_made_of_supports_that_were_sent():
-    assert Spread.of([3, 0, 4, 9]) == Spread(3, 0, 3.5, 9)
-    assert Spread.of([2]) == Spread(1, 2, 2.0, 2)
-    assert Spread.of([]) == Spread(0, 0, 0.0, 0)
 
 
 def test_recovery_by_hand(table):
@@ -99,14 +88,12 @@ def test_the_gap_equals_its_naive_twin(table, reference, local, found):
     st.lists(st.lists(st.sets(st.sampled_from("abcde")), min_size=1, max_size=8), min_size=1, max_size=4),
     st.sets(st.sampled_from([*PAIRS, "abc"]), min_size=1),
 )
-def test_spreads_equal_their_naive_twin(table, members, itemsets):
+def test_supports_equal_their_naive_twin(table, members, itemsets):
     databases = [database(*rows) for rows in members]
     gap = discovery_gap(table(dict.fromkeys(itemsets, 1)), [table({})] * len(members), databases)
     assert {"".join(itemset.labels) for itemset in gap.itemsets} == itemsets
     for itemset in gap.itemsets:
-        counts = [sum(set(itemset.labels) <= row for row in rows) for rows in members]
-        with_support = sum(count > 0 for count in counts)
-        assert itemset.spread == Spread(with_support, min(counts), median(counts), max(counts))
+        assert list(itemset.supports) == [sum(set(itemset.labels) <= row for row in rows) for rows in members]
 
 
 def test_splitting_a_database_opens_a_gap_that_the_whole_table_closes():
@@ -119,7 +106,7 @@ def test_splitting_a_database_opens_a_gap_that_the_whole_table_closes():
     assert gap_recovery(gap, whole).grr == 1.0
     support = {element.labels: element.support for element in whole.itemsets}
     for itemset in gap.itemsets:
-        assert itemset.spread.support_max <= max(support[x] for x in support if set(x) == set(itemset.labels))
+        assert max(itemset.supports) <= max(support[x] for x in support if set(x) == set(itemset.labels))
 
 
 # -- the paper's estimate of the local gain ----------------------------------------------------------------------------

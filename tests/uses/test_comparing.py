@@ -8,7 +8,7 @@ import pytest
 from fedslim.data import TransactionDatabase, builtin_database, builtin_members
 from fedslim.errors import DataError
 from fedslim.mdl import mine
-from fedslim.report.comparison import comparison_page
+from fedslim.report.page import comparison_page
 from fedslim.uses import compare_data, compare_site, compare_slices, compare_tables
 
 HOSPITALS = dict(builtin_members("encounters"))

@@ -1,13 +1,5 @@
 """The command line: arguments, progress and exit codes. The other packages do the work.
 
-    fedslim mine encounters --out table.json
-    fedslim show table.json
-    fedslim report run/
-    fedslim data list
-    fedslim vocabulary make shop.csv --secret members.secret --out shop.json
-    fedslim enroll --name hospital-a
-    fedslim ca sign hospital-a.csr
-
 Nothing here imports numpy or numba before a command needs them, so that `--help` is fast.
 """
 

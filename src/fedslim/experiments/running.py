@@ -64,11 +64,7 @@ class Runner:
 
     def __init__(self, store: Store, folder: str | Path | None = None, references: str | Path | None = None) -> None:
         self._store = store
-        self._options = {
-            "store": str(store.folder),
-            "folder": None if folder is None else str(folder),
-            "references": None if references is None else str(references),
-        }
+        self._options: dict[str, Any] = {"store": store.folder, "folder": folder, "references": references}
         self._digests: dict[str, str] = {}
         self._state = CellState(0)
         self._tell: Tell = lambda _state, _message: None
@@ -77,12 +73,9 @@ class Runner:
         self._ended = False
 
     def run(self, cells: Iterable[Cell], *, jobs: int = 1, tell: Tell | None = None) -> CellState:
-        """Run the cells.
+        """Run the cells that have no record of the current data, in parallel processes.
 
-        Args:
-            cells: The cells to run; those with a record of the current data are kept.
-            jobs: Number of parallel processes.
-            tell: Called with the progress, and with a message whenever a cell is finished; one call at a time.
+        `tell` is called with the progress, and with a message whenever a cell is finished; one call at a time.
         """
         cells = list(dict.fromkeys(cells))
         state = self._state = CellState(len(cells))
@@ -163,8 +156,9 @@ class Runner:
         if self._ended:
             process.kill()
         assert process.stdin is not None  # noqa: S101  # it is a pipe
+        job = json.dumps({**self._options, "cells": [cell.as_dict() for cell in cells]}, default=str)
         with suppress(BrokenPipeError):  # a process that died already is reported when its output ends
-            process.stdin.write(json.dumps({**self._options, "cells": [cell.as_dict() for cell in cells]}) + "\n")
+            process.stdin.write(job + "\n")
             process.stdin.flush()  # and keep it open: the process exits when it closes
         return process
 

@@ -1,9 +1,4 @@
-"""Store records in a folder with one file per cell, written atomically.
-
-store = Store("results")
-store.load(cell).figures["L_percent"]      # load returns None if the cell was not run
-store.look(cell)                           # the record, or why the cell failed last time, or None
-"""
+"""Store records in a folder with one file per cell, written atomically."""
 
 from __future__ import annotations
 
@@ -25,9 +20,6 @@ if TYPE_CHECKING:
     from fedslim.federated.records import RunRecord
     from fedslim.metrics.labelled import LabelledTable
 
-RESULTS = "results"
-"""The default folder for records."""
-
 _MAX_REASON = 10_000
 _PARTS = 4  # of a file name: data, setting, seed, variant
 
@@ -35,7 +27,7 @@ _PARTS = 4  # of a file name: data, setting, seed, variant
 class Store:
     """The records in a folder."""
 
-    def __init__(self, folder: str | Path = RESULTS) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def path(self, cell: Cell) -> Path:
@@ -85,15 +77,8 @@ class Store:
     def _failed(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}{FAILED}"
 
-    def failed(self, experiment: Experiment) -> list[Path]:
-        """Return the files about failed cells of an experiment, for any data and seed."""
-        return self._files(FAILED, experiment)
-
-    def records(self, experiment: Experiment | None = None) -> list[Path]:
-        """Return the record files of an experiment, or of all, for any data and seed."""
-        return self._files(".json", experiment)
-
-    def _files(self, ending: str, experiment: Experiment | None) -> list[Path]:
+    def records(self, experiment: Experiment | None = None, ending: str = ".json") -> list[Path]:
+        """Return the record files of an experiment, or of all, for any data and seed; or with `FAILED`, failures."""
         settings = None if experiment is None else set(map(str, experiment.settings))
         parts = {path: _parts(path, ending) for path in sorted(self.folder.glob(f"*{ending}"))}
         return [p for p, name in parts.items() if len(name) == _PARTS and (settings is None or name[1] in settings)]

@@ -1,8 +1,4 @@
-"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents.
-
-table = tabulate(experiment, cells, store)
-table.head, table.rows, table.remarks
-"""
+"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents."""
 
 from __future__ import annotations
 
@@ -15,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.experiments import paper
-from fedslim.experiments.declarations import BUDGET, EXPERIMENTS, FOUND, SETS, STAND_INS, Setting, resolve, standing_for
+from fedslim.experiments.declarations import BUDGET, EXPERIMENTS, FOUND, SETS, STAND_INS, Setting, published, resolve
 from fedslim.format import size
 
 if TYPE_CHECKING:
@@ -108,7 +103,7 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
             if known is not None:
                 name = [cell.data, *([""] if several else []), f"one place, width {cell.width}"]
                 ours = {figure: known.mean(f"centralised_{figure}") for figure in ("L_percent", "itemsets")}
-                papers = paper.CENTRALISED.get(standing_for(cell.data)) if cell.width == 1 else None
+                papers = published("centralised", cell.data) if cell.width == 1 else None
                 _add(table, name, FOUND, ours, papers)
         name = [cell.data, *([_setting(cell.setting)] if several else []), _variant(cell)]
         if outcome.missing is None:

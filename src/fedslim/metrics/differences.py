@@ -1,8 +1,4 @@
-"""Which itemsets are more or less frequent in one data set than in another: exact tests, corrected for their number.
-
-found = differences(here=[30, 5], n_here=100, there=[60, 55], n_there=900)
-found[0].ratio, found[0].p, found[0].q
-"""
+"""Which itemsets are more or less frequent in one data set than in another: exact tests, corrected for their number."""
 
 from __future__ import annotations
 

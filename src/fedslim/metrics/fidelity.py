@@ -1,7 +1,4 @@
-"""Compare a code table with a reference: recall, precision, F1, WR@k and Spearman's ρ (section 4.3).
-
-fidelity(reference, found).f1
-"""
+"""Compare a code table with a reference: recall, precision, F1, WR@k and Spearman's ρ (section 4.3)."""
 
 from __future__ import annotations
 

@@ -1,16 +1,10 @@
-"""The discovery gap: itemsets in the table of all data that no member finds alone (sections 4.3 and 5.5).
-
-gap = discovery_gap(reference, [mine(db).table for db in parts], parts)
-len(gap), gap.itemsets[0].spread, gap_recovery(gap, found).grr
-predict_gap(reference, worth(db, reference), gap).f1
-"""
+"""The discovery gap: itemsets in the table of all data that no member finds alone (sections 4.3 and 5.5)."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict, dataclass
-from statistics import median
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.generators import check_whole
@@ -26,42 +20,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """How an itemset's support is distributed over members: how many have any, and statistics of all local supports."""
-
-    members_with_support: int
-    support_min: int
-    support_median: float
-    support_max: int
-
-    @classmethod
-    def of(cls, supports: Sequence[int]) -> Spread:
-        """Return the spread of the given local supports, one per member."""
-        if not supports:
-            return cls(0, 0, 0.0, 0)
-        return cls(sum(s > 0 for s in supports), min(supports), float(median(supports)), max(supports))
-
-
-@dataclass(frozen=True, slots=True)
 class GapItemset:
-    """An itemset of the gap and its usage in the reference.
-
-    If the local databases were given, also its support in each of them, and their spread.
-    """
+    """An itemset of the gap, its usage in the reference, and its support in each local database, if they were given."""
 
     labels: tuple[str, ...]
     usage: int
     supports: tuple[int, ...] = ()
 
-    @property
-    def spread(self) -> Spread | None:
-        """How its supports are distributed, if they are known."""
-        return Spread.of(self.supports) if self.supports else None
-
     def as_dict(self) -> dict[str, Any]:
-        """Return labels, usage, spread and supports in one flat dictionary."""
-        spread = {} if self.spread is None else {**asdict(self.spread), "supports": list(self.supports)}
-        return {"items": list(self.labels), "usage": self.usage, **spread}
+        """Return labels, usage and supports by their names in records."""
+        supports = {"supports": list(self.supports)} if self.supports else {}
+        return {"items": list(self.labels), "usage": self.usage, **supports}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +54,7 @@ def discovery_gap(
 ) -> DiscoveryGap:
     """Return G, the reference A without the union of all CT_i: its itemsets that are in no member's own table.
 
-    If the members' databases are given, each itemset of the gap also gets its spread over them. Without access to the
-    databases, use `Spread.of` with supports that members sent.
+    If the members' databases are given, each itemset of the gap also gets its support in each of them.
     """
     if databases and len(databases) != len(local_tables):
         raise ParameterError(

@@ -14,7 +14,7 @@ from fedslim.format import count, duration, number, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fedslim.federated.records import Agreement, GapRow, OwnRecord, RunRecord
+    from fedslim.federated.records import Agreement, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable
 
 
@@ -47,38 +47,6 @@ KNOWN = {
     "so": ("how often each member uses each itemset and pair of itemsets, unmasked", "any transaction"),
 }
 """What the server of each variant learns, and what it does not; the threat model has the details."""
-
-KINDS = {
-    "Join": "request to join, with key and items",
-    "Roster": "the members, their keys, the vocabulary",
-    "RosterUpdate": "new keys of members that rejoined",
-    "Confirm": "signature of the roster",
-    "Confirmed": "the signatures of all members",
-    "Finish": "end of the run, with the code table if the variant reveals it",
-    "Heard": "acknowledges the end of the run",
-    "Abort": "ends the run after an error",
-    "AskPreparation": "questions about values, categories and items, before the search",
-    "Ready": "whether this member shares enough items to take part",
-    "Ask": "code table changes and questions",
-    "Masked": "masked answers",
-    "AskUsages": "how often does each item occur?",
-    "Usages": "how often each item occurs",
-    "AskCandidates": "which pairs are used together?",
-    "Candidates": "pairs used together, with counts",
-    "Evaluate": "what if these pairs were merged?",
-    "Evaluated": "how the covers would change",
-    "AskSupports": "how often does each itemset occur?",
-    "SupportCounts": "how often each itemset occurs",
-    "AskIndexedUsages": "how often does each item occur?",
-    "AskStructure": "which pairs occur in your data? (no counts)",
-    "Structure": "pairs that occur, without counts",
-    "AskLabels": "which items of this code table can you name?",
-    "Labels": "labels of items, readable for the other members only",
-    "AskIndexed": "how often are these pairs used together?",
-    "AskEvaluation": "what if this itemset were added?",
-    "AskIndexedSupports": "how often does each itemset occur?",
-}
-"""A short description of each message kind; a test checks that none is missing."""
 
 _UNNAMED = re.compile(r"item \d+|#[0-9a-f]{32}")
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
@@ -199,8 +167,10 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
             f"of {min(lengths)} to {max(lengths)} items" + ("" if tried is None else f"; {tried:,} candidates tried"),
         ),
     ]
-    if record.gap is not None:
-        facts.append(_recovery(record.gap))
+    if (gap := record.gap) is not None:
+        found = sum(row.recovered for row in gap)
+        share = f"{100 * found / len(gap):.3g} % of the gap (GRR {found / len(gap):.3f})" if gap else "the gap is empty"
+        facts.append(Fact("found by no member alone", _of(found, len(gap)), share))
     if (own := record.own) is not None:
         if own.found_alone is not None:
             new = own.found_alone.count(False)
@@ -223,12 +193,6 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
         notes = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
         facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, notes))))
     return facts
-
-
-def _recovery(rows: Sequence[GapRow]) -> Fact:
-    gap, recovered = len(rows), sum(row.recovered for row in rows)
-    share = f"{100 * recovered / gap:.3g} % of the gap (GRR {recovered / gap:.3f})" if gap else "the gap is empty"
-    return Fact("found by no member alone", _of(recovered, gap), share)
 
 
 def agreement(of: Agreement) -> list[Fact]:

@@ -81,7 +81,7 @@ class LiveView(msgspec.Struct):
     latest: list[tuple[list[str], int]] | None = None  # itemsets found lately, with their usages
     members: list[LiveMember] | None = None
     more_members: int = 0
-    sent: list[tuple[str, str, Amount]] | None = None  # what has left this member: kind and meaning of messages
+    sent: list[tuple[str, Amount]] | None = None  # what has left this member, by the kind of the messages
     warnings: list[str] = []
     ended: str = ""  # "report": fetch it; any other text says how the run failed
 
@@ -126,7 +126,7 @@ class Feed(logging.Handler):
         facts: list[Fact] | None = None,
         latest: Iterable[tuple[Iterable[str], int]] | None = None,
         members: list[LiveMember] | None = None,
-        sent: list[tuple[str, str, Amount]] | None = None,
+        sent: list[tuple[str, Amount]] | None = None,
     ) -> None:
         """Replace what is given."""
         with self._guard:

@@ -15,7 +15,7 @@ from fedslim.mdl.files import FORMAT as TABLE_FORMAT
 from fedslim.report.captions import Fact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from fedslim.federated.records import RunRecord
 
@@ -98,7 +98,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if (path / RUN).is_file():
         return [path / RUN]
-    files = [file for file in _below(path) if is_record(file)]
+    below = (file for file in path.rglob("*.json") if EARLIER not in file.relative_to(path).parts)
+    files = [file for file in sorted(below, key=_natural) if is_record(file)]
     if not files:
         msg = (
             f"{path}: no run record in this folder or below it; name a folder written by `fedslim simulate --out`, "
@@ -108,13 +109,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Return every file that may be a record, without earlier runs, in natural order: 2 members before 10."""
-    files = (path for path in folder.rglob("*.json") if EARLIER not in path.relative_to(folder).parts)
-    return iter(sorted(files, key=_natural))
-
-
 def _natural(path: Path) -> list[tuple[int, str]]:
+    """Return what sorts 2 members before 10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 

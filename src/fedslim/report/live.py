@@ -45,7 +45,7 @@ PAUSE, BEAT = 0.4, 15.0
 FAREWELL = 5.0
 """Seconds that viewers have to fetch the report."""
 
-SCRIPTS = ("base.js", "chart.js", "live.js")
+SCRIPTS = ("base.js", "kinds.js", "chart.js", "live.js")
 HEADERS = (
     "Cache-Control: no-store",
     "X-Content-Type-Options: nosniff",
@@ -58,15 +58,7 @@ HEADERS = (
 
 
 class LivePage:
-    """Serves the page of one feed until the `with` block ends.
-
-    Args:
-        feed: What to show.
-        port: The port; 0 for any free one.
-
-    Raises:
-        ParameterError: The port cannot be opened.
-    """
+    """Serves the page of one feed until the `with` block ends, on a port of this computer; 0 is any free one."""
 
     def __init__(self, feed: Feed, port: int = 0) -> None:
         try:

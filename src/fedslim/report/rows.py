@@ -1,8 +1,4 @@
-"""The rows of the data that a code table describes worst, each with an explanation.
-
-rows = unusual_rows(table, database)
-rows.number[0], rows.beyond[0], rows.cover[0], rows.missed[0]
-"""
+"""The rows of the data that a code table describes worst, each with an explanation."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
 
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.mining import RowsElsewhere
-    from fedslim.uses.explaining import Explanation
+    from fedslim.uses.explaining import Explanation, Missed
     from fedslim.uses.scoring import Scores
 
 MAX_EXPLAINED = 1_000
@@ -57,6 +53,10 @@ def unusual_rows(table: CodeTable, data: TransactionDatabase | RowsElsewhere) ->
     def places(labels: tuple[str, ...]) -> list[int]:
         return [place[label] for label in labels]
 
+    def missed(one: Missed) -> tuple[list[int], int, int | None, float]:
+        instead = None if one.instead is None else place[one.instead]
+        return places(one.items), place[one.item], instead, round(one.bits_fewer, 2)
+
     return RowsView(
         len(data) if isinstance(data, TransactionDatabase) else data.transactions,
         [row.row for row in found],
@@ -64,18 +64,7 @@ def unusual_rows(table: CodeTable, data: TransactionDatabase | RowsElsewhere) ->
         [round(row.beyond, 2) for row in found],
         [[(places(part.items), round(part.bits, 2)) for part in (*row.cover, *row.spelled)] for row in found],
         [[(part.items[0], round(part.bits, 2)) for part in row.unknown] for row in found],
-        [
-            [
-                (
-                    places(one.items),
-                    place[one.item],
-                    None if one.instead is None else place[one.instead],
-                    round(one.bits_fewer, 2),
-                )
-                for one in row.missed
-            ]
-            for row in found
-        ],
+        [list(map(missed, row.missed)) for row in found],
         [
             [(places(one.first), places(one.second), one.together, round(one.bits, 2)) for one in row.unlikely]
             for row in found

@@ -1,8 +1,5 @@
 """The content of a report as plain data, taken from run records.
 
-    report = view(records)
-    report.runs[0].lead, report.runs[0].table.usage, report.overview[0].cells
-
 The HTML page and the terminal both render this view, so they show the same figures.
 """
 
@@ -165,7 +162,6 @@ class ReportView(msgspec.Struct, frozen=True):
     columns: list[str]
     overview: list[ViewRow]
     runs: list[RunView]
-    kinds: dict[str, str]  # what the messages of each kind say
     failed: list[Fact]
     figures: list[tuple[str, ResultTable]]  # by the titles of experiments
 
@@ -209,7 +205,6 @@ def view(  # noqa: PLR0913  # keyword-only
             ViewRow(name, *map(list, zip(*captions.cells(run, table), strict=True))) for name, run, table in runs
         ],
         runs=[_run(*run, most, named or {}, rows=rows) for run in runs],
-        kinds=captions.KINDS,
         failed=list(failed),
         figures=list(figures),
     )
@@ -220,15 +215,11 @@ def _in_order(records: Sequence[RunRecord]) -> list[RunRecord]:
     data = list(dict.fromkeys(record.data for record in records))
     variants = list(captions.MEANING)
     schemes = list(dict.fromkeys(map(captions.scheme_of, records)))
-    return sorted(
-        records,
-        key=lambda r: (
-            data.index(r.data),
-            schemes.index(captions.scheme_of(r)),
-            len(r.members),
-            variants.index(r.variant),
-        ),
-    )
+
+    def place(r: RunRecord) -> tuple[int, ...]:
+        return data.index(r.data), schemes.index(captions.scheme_of(r)), len(r.members), variants.index(r.variant)
+
+    return sorted(records, key=place)
 
 
 def _run(  # noqa: PLR0913  # keyword-only

@@ -1,10 +1,5 @@
 """`SlimClassifier`: a code table for each class; a row belongs to the class whose table takes the fewest bits.
 
-    model = SlimClassifier().fit(X, y)
-    model.predict(X), model.predict_proba(X)
-    print(model.explain(X, 17))          # which itemsets speak for the class, and which for the second best
-    model.save("classifier.json")
-
 All tables have the vocabulary of all rows, and a federation finds the same tables, one class after the other.
 """
 
@@ -189,11 +184,7 @@ class SlimClassifier(ClassTables):
 
 
 def classes_of(y: Any, rows: int) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
-    """Return the classes, sorted, and the rows of each.
-
-    Raises:
-        ValueError: There is not one class for each row, or these are numbers to predict rather than classes.
-    """
+    """Return the classes, sorted, and the rows of each; refuse numbers to predict."""
     if y is None:
         raise DataError("this classifier requires y to be passed, but the target y is None; give the class of each row")
     labels = column_or_1d(y, warn=True)

@@ -1,11 +1,8 @@
 """How two sets of rows differ: a dissimilarity, and the itemsets whose usage differs, with an exact test.
 
-    compare_data(rows_a, rows_b).found
-    compare_site(CodeTable.load("codetable.json"), own_rows)       # a site against the others of its federation
-
 The rows are covered with one table, mined from all of them. If it makes no difference to which side a row belongs, the
 table does not depend on it either, and the usage of an itemset on one side has a hypergeometric distribution: Fisher's
-test is exact, although the itemsets were found in the same rows. Usages compete for items and so depend on each other
+test is exact, although the itemsets were found in the same rows. Usages compete for items, and may depend on each other
 in any way; therefore the correction for many tests is that of Benjamini and Yekutieli.
 """
 
@@ -25,13 +22,11 @@ from fedslim.metrics.differences import FALSE_DISCOVERY_RATE, differences
 from fedslim.uses.cells import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from fedslim.mdl.codetable import CodeTable
-
-    Mine = Callable[[TransactionDatabase], CodeTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +69,8 @@ class Differences:
         return {**asdict(self), "found": len(self.found)}
 
 
-def _mine(database: TransactionDatabase) -> CodeTable:
-    return mine(database).table
-
-
 def compare_data(
-    a: Any, b: Any, *, names: tuple[str, str] = ("A", "B"), fdr: float = FALSE_DISCOVERY_RATE, mining: Mine = _mine
+    a: Any, b: Any, *, names: tuple[str, str] = ("A", "B"), fdr: float = FALSE_DISCOVERY_RATE
 ) -> Differences:
     """Compare two sets of rows of the same kind.
 
@@ -88,7 +79,6 @@ def compare_data(
         b: The same, for the other side; tables with numbers are cut together.
         names: What to call them.
         fdr: The share of false discoveries to expect at most.
-        mining: How to mine a database, by default with the defaults of `mine`.
 
     Examples:
         >>> from fedslim.data import builtin_members
@@ -98,15 +88,11 @@ def compare_data(
         [('abdominal pain', 'high blood lead', 'lead poisoning', 'chelation')]
     """
     databases, _ = encode_together([a, b], names)
-    return compare_slices(databases, names, fdr=fdr, mining=mining)[0]
+    return compare_slices(databases, names, fdr=fdr)[0]
 
 
 def compare_slices(
-    databases: Sequence[TransactionDatabase],
-    names: Sequence[str],
-    *,
-    fdr: float = FALSE_DISCOVERY_RATE,
-    mining: Mine = _mine,
+    databases: Sequence[TransactionDatabase], names: Sequence[str], *, fdr: float = FALSE_DISCOVERY_RATE
 ) -> list[Differences]:
     """Compare each slice but the first with the one before it, for slices of time the drift.
 
@@ -115,8 +101,8 @@ def compare_slices(
     if len(databases) < 2:  # noqa: PLR2004  # two
         msg = f"there is only the slice {names[0]!r}; drift needs rows with at least two values in the column"
         raise DataError(msg)
-    table = mining(TransactionDatabase.joined(databases))
-    own = [mining(database) for database in databases]
+    table = mine(TransactionDatabase.joined(databases)).table
+    own = [mine(database).table for database in databases]
     usages = [_usages(table, database) for database in databases]
     found = []
     for (a, x, u, m), (b, y, v, n) in pairwise(zip(own, databases, usages, names, strict=True)):
@@ -125,14 +111,13 @@ def compare_slices(
     return found
 
 
-def compare_site(  # noqa: PLR0913  # keyword-only options
+def compare_site(
     table: CodeTable,
     X: Any,  # noqa: N803  # scikit-learn's name
     *,
     name: str = "this site",
     new: bool = False,
     fdr: float = FALSE_DISCOVERY_RATE,
-    mining: Mine = _mine,
 ) -> Differences:
     """Compare the rows of one site with those of all others, by the usages of the table that they found together.
 
@@ -145,7 +130,6 @@ def compare_site(  # noqa: PLR0913  # keyword-only options
         new: Whether the rows were not among those mined. Then they are compared with all that were; the table fits
             these better than new ones, so that small differences may be found where there are none.
         fdr: The share of false discoveries to expect at most.
-        mining: How to mine a database.
 
     Raises:
         DataError: The rows cannot have been among those mined, and `new` does not say so.
@@ -165,7 +149,7 @@ def compare_site(  # noqa: PLR0913  # keyword-only options
         )
         raise DataError(msg)
     compared = _test(table, own, others, (name, "mined before" if new else "the others"), (len(database), rows))
-    alone = mining(database).covering.bits(database).sum()
+    alone = mine(database).table.covering.bits(database).sum()
     grown = float(table.covering.bits(database).sum() / alone - 1) if alone else 0.0
     return replace(compared, dissimilarity=max(grown, 0.0), fdr=fdr)
 

@@ -1,7 +1,4 @@
-"""Missing cells: the value with the shortest code, and the bits that each other value would cost more.
-
-for cell in complete(table, "visits.csv"): cell.row, cell.column, cell.values[0]
-"""
+"""Missing cells: the value with the shortest code, and the bits that each other value would cost more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why a row takes the bits that it takes: its cover, what it lacks, and what rarely goes together.
-
-print(explain(table, rows, 17))
-"""
+"""Why a row takes the bits that it takes: its cover, what it lacks, and what rarely goes together."""
 
 from __future__ import annotations
 

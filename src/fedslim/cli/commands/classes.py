@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedslim.cli.console.output import grid, print_json, print_rich, say, shown_label
+from fedslim.cli.console.output import grid, print_result, say, shown_label
 from fedslim.cli.console.progress import compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
-    from rich.table import Table
 
     from fedslim.cli.console.options import Reading
     from fedslim.cli.console.progress import OnProgress, Reporter
@@ -76,16 +75,22 @@ def simulate_classifier(
     if (out := shown["out"]) is not None:
         model.save(out / CLASSIFIER)
     named, correct = dict(zip(classes.tolist(), runs, strict=True)), float(model.score(database, y))
-    if shown["json"]:
-        records = [_record(label, run) for label, run in named.items()]
-        print_json({"data": reading.source, "classes": records, "equal": equal, "accuracy_on_these_rows": correct})
-    else:
-        lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
-        if equal is not None:
-            lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
-        if out is not None:
-            lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
-        print_rich(_shown_runs(named), "\n".join(lines))
+    records = [_record(label, run) for label, run in named.items()]
+    lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
+    if equal is not None:
+        lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
+    if out is not None:
+        lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
+    rows = [
+        (f"{transactions}", f"{itemsets}", f"{percent:.2f}", f"{rounds}", size(sent), shown_label(label))
+        for label, transactions, itemsets, percent, rounds, sent in (one.values() for one in records)
+    ]
+    print_result(
+        shown["json"],
+        {"data": reading.source, "classes": records, "equal": equal, "accuracy_on_these_rows": correct},
+        grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5),
+        "\n".join(lines),
+    )
     return lambda: _report(reading.source, named, shown["command"])
 
 
@@ -122,21 +127,6 @@ def _record(label: str, run: Simulation) -> dict[str, Any]:
         "rounds": run.communication.rounds,
         "bytes": run.communication.bytes_total,
     }
-
-
-def _shown_runs(runs: dict[str, Simulation]) -> Table | None:
-    rows = [
-        (
-            str(run.table.transactions),
-            str(len(run.table)),
-            f"{run.table.compression.L_percent:.2f}",
-            str(run.communication.rounds),
-            size(run.communication.bytes_total),
-            shown_label(label),
-        )
-        for label, run in runs.items()
-    ]
-    return grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5)
 
 
 def _report(data: str, runs: dict[str, Simulation], command: str) -> ReportView:

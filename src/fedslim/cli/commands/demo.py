@@ -12,7 +12,6 @@ from fedslim.cli.console.options import Variant, flag, option
 from fedslim.cli.console.output import RUN, format_itemset, grid, print_rich, shown_items
 from fedslim.cli.console.progress import compile_with_progress, reporter
 from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.summary import CENTRALISED
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration, size
 
@@ -100,7 +99,7 @@ def _report(runs: "Runs", folder: Path) -> Path:
 
     records = []
     for simulation, compared in runs:
-        record = simulation_record(simulation, compared, data=DATA, command="fedslim demo", reference=CENTRALISED)
+        record = simulation_record(simulation, compared, data=DATA, command="fedslim demo")
         save_run(record, folder / simulation.variant / RUN)
         records.append(record)
     write_page(view(records, title="Six hospitals, mining together"), folder / REPORT)

@@ -8,19 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fedslim.cli.console import options
+from fedslim.cli.console import options, output, saving
 from fedslim.cli.console.options import Variant, argument, command_group, flag, option, whole
-from fedslim.cli.console.output import (
-    grid,
-    is_terminal,
-    print_json,
-    print_result,
-    print_rich,
-    print_text,
-    say,
-    stderr_console,
-)
-from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration
 
@@ -58,8 +47,8 @@ def list_(json: options.Json = False) -> None:
     experiments = EXPERIMENTS.values()
     listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
     rows = [(e.name, f"{len(e.cells([e.name]))}", e.asks, ", ".join(e.datasets)) for e in experiments]
-    table = grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2)
-    print_result(json, {"experiments": listed}, table)
+    table = output.grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2)
+    output.print_result(json, {"experiments": listed}, table)
 
 
 @app.command(short_help="Run an experiment, or continue it.")
@@ -122,9 +111,9 @@ def show(
     told = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
         described = [_describe(experiment, cell, store) for cell in cells]
-        print_json({"experiment": name.value, "cells": described, "remarks": told})
+        output.print_json({"experiment": name.value, "cells": described, "remarks": told})
     elif markdown:
-        print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in told) + "\n")
+        output.print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in told) + "\n")
     else:
         _print(experiment, cells, store, remarks)
 
@@ -144,10 +133,10 @@ def document(
     from fedslim.experiments import Store
     from fedslim.experiments.tables import document as written
 
-    check_place(out)
+    saving.check_place(out)
     text = written(Store(results), prose, folder=from_, seeds=seeds)
     write_whole(out, text.encode())
-    print_text(f"{out}\n")
+    output.print_text(f"{out}\n")
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
@@ -220,13 +209,13 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
     parts: list[Any] = [experiment.title, _grid(table)]
     if experiment.name == "iid" and (others := tabulate_references(cells, store)).rows:
         parts += ["Compared with the tables of other systems", _grid(others)]
-    print_rich(*parts)
+    output.print_rich(*parts)
     for remark in (*remarks, *dict.fromkeys(table.remarks)):
-        say(f"fedslim: {remark}")
+        output.say(f"fedslim: {remark}")
 
 
 def _grid(table: "ResultTable") -> Any:
-    return grid(table.head, table.rows, left=table.labels, right=len(table.head))
+    return output.grid(table.head, table.rows, left=table.labels, right=len(table.head))
 
 
 def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
@@ -251,8 +240,8 @@ def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str 
     from rich.live import Live
     from rich.text import Text
 
-    lively, due = is_terminal(sys.stderr), SAY_EVERY
-    view = Live(Text(f"{name}: starting"), console=stderr_console(), transient=True)
+    lively, due = output.is_terminal(sys.stderr), SAY_EVERY
+    view = Live(Text(f"{name}: starting"), console=output.stderr_console(), transient=True)
 
     def report(state: "CellState", event: str | None) -> None:
         nonlocal due
@@ -266,10 +255,10 @@ def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str 
             head = Text(f"{name}: {place} in {duration(state.seconds)}{to_go}", style="bold")
             view.update(Group(head, *(Text(f"  {line}", overflow="ellipsis", no_wrap=True) for line in doing)))
         elif event is not None:
-            say(f"fedslim: {place} {event}")
+            output.say(f"fedslim: {place} {event}")
         elif state.seconds >= due:
             due = state.seconds + SAY_EVERY
-            say(f"fedslim: {place} {'; '.join(doing)}")
+            output.say(f"fedslim: {place} {'; '.join(doing)}")
 
     with view if lively else nullcontext():
         yield report

@@ -9,7 +9,7 @@ import typer
 from fedslim.cli.commands import serve
 from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier, share_preparation
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.live import Port, become_report, live_page, member_watched_by
+from fedslim.cli.console.live import Port, live_page, member_watched_by, saved_report
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command
 from fedslim.cli.console.output import CODE_TABLE, print_rich, say, shown_label
 from fedslim.cli.console.progress import Reporter, compile_with_progress, mined_with_progress, reporter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @reads_data
 def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     context: typer.Context,
-    file: serve.FederationArgument,
+    file: options.Federation,
     *,
     name: Annotated[str, option("NAME", "Name of this member, as in its certificate.")],
     data: Annotated[str, option("DATA", "The data of this member, as for `fedslim mine`.", options.masked)],
@@ -90,7 +90,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
         raise ParameterError(msg)
     catalogue = {} if labels is None else dict.fromkeys(read_labels(labels), "")
 
-    watched, shown = live_page(context, live, f"{name} · {federation.federation.name}", reporter(quiet=False))
+    shown = live_page(context, live, f"{name} · {federation.federation.name}", reporter(quiet=False))
 
     runs = class_runs(federation, classes, out)
 
@@ -119,7 +119,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
             with AuditLog.of(out / serve.AUDIT, federation, name) as audit:
                 member = joined(audit)
                 compile_with_progress(shown, lambda: prepare(federation.federation.variant))
-                around = member_watched_by(watched, member, audit)
+                around = member_watched_by(shown, member, audit)
                 received = serve.run_until_over(member.run(host=host, port=port), None, around)
             if received.table is None or member.database is None:
                 raise RunError(f"the run ended without a table ({received.ending})")
@@ -137,7 +137,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
             member.forget()
             _show_found(received.ending, named, kept, federation, out)
             if record is not None:
-                become_report(watched, out)
+                shown.result = lambda: saved_report(out)
             if record is not None and not no_compare and label is None:
                 _compare(record, named, (data, member.database), out, shown)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.live import Port, become, live_page
+from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command, whole
-from fedslim.cli.console.output import print_code_table, print_json, shown_label, table_record
+from fedslim.cli.console.output import Said, print_code_table, print_json, shown_label, table_record
 from fedslim.cli.console.progress import ENDINGS, mined_with_progress, read_and_prepare, reporter
 from fedslim.cli.console.saving import check_place, save
 from fedslim.format import count, duration
@@ -95,7 +95,7 @@ def mine(
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
     until_done = context.with_resource(ExitStack())  # also until the live page has become the report
-    watched, shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
+    shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
         "effort": effort,
         "width": width,
@@ -113,7 +113,7 @@ def mine(
     else:
         from fedslim.engines.rows import rows_on_ray
 
-        logging.getLogger("fedslim.engines").addHandler(options.Told())
+        logging.getLogger("fedslim.engines").addHandler(Said(options.TOLD))
         _refuse("is not for --engine ray", secret=secret, threads=threads)
         about = how | {"limited": max_time is not None}
         there = rows_on_ray(
@@ -126,9 +126,8 @@ def mine(
 
         shared = ItemSecret.read(secret)
         database = over(database, Vocabulary.merge(Vocabulary.of(database.vocabulary, shared)), shared)
-    if watched is not None:
-        watched.labels = database.vocabulary.__getitem__
-    recorded = None if report is None and watched is None else steps
+    shown.labels = database.vocabulary.__getitem__
+    recorded = None if report is None and live is None else steps
     mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
     saved = save(mined.table, out)
     tried, used_up = mined.tally.candidates, effort is None and max_time is not None
@@ -155,7 +154,7 @@ def mine(
         from fedslim.report.page import write_page
 
         write_page(made(), report, private=True)
-    become(watched, made)
+    shown.result = made
     if saved.failure is not None:
         raise saved.failure
     if journal is not None and mined.converged:

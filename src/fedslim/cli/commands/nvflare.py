@@ -22,7 +22,7 @@ KitOption = Annotated[Path, option("DIR", "The startup kit of an admin who may m
 
 @app.command(short_help="Write the NVFlare job of a federation, to review and submit.")
 def export(
-    file: Annotated[Path, argument("FEDERATION", "The federation file.")],
+    file: options.Federation,
     out: Annotated[Path, option("DIR", "A new folder for the job.")],
     preparation: Annotated[
         Path | None, option("FILE", "Start from the preparation.json in an earlier job's results.")

@@ -45,6 +45,7 @@ def report(
     """
     from fedslim.experiments import EXPERIMENTS, Store
     from fedslim.experiments.tables import tabulate
+    from fedslim.federated.records import FAILED
     from fedslim.report.finding import find_records
     from fedslim.report.page import write_page
     from fedslim.report.rows import unusual_rows
@@ -59,7 +60,7 @@ def report(
             remedy = f"run the experiment with `fedslim experiment run {each.name}`"
             raise InputError(f"{results}: this folder has no records of {each.name}; {remedy}")
     searched = [file for each in experiments for file in store.records(each)]
-    failed = [cell for each in experiments for cell in store.failed(each)]
+    failed = [cell for each in experiments for cell in store.records(each, FAILED)]
     found = find_records([run for run in runs if run not in names], searched, failed)
     # Beside a single run; the report of several or of an experiment is written to the current folder.
     folder = Path() if len(runs) > 1 or names else runs[0] if runs[0].is_dir() else runs[0].parent

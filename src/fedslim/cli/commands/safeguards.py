@@ -30,7 +30,6 @@ REFUSED = 2
 MAX_SHOWN = 100
 
 PolicyFile = Annotated[Path, argument("FILE", "The policy file.")]
-FederationFileArgument = Annotated[Path, argument("FEDERATION", "The federation file.")]
 IdentityOption = Annotated[Path | None, option("DIR", "The folder with the member's key, policy and ledger.")]
 
 
@@ -57,7 +56,7 @@ def init(file: PolicyFile = POLICY) -> None:
 
 @policy_app.command(short_help="Check whether a policy allows a federation.")
 def check(
-    federation: FederationFileArgument,
+    federation: options.Federation,
     policy: Annotated[
         Path | None, option("FILE", "The policy; by default policy.toml beside the member's key.")
     ] = None,
@@ -161,7 +160,7 @@ def show_ledger(
 
 @ledger_app.command(short_help="Allow a set of members that the ledger refuses.")
 def allow(
-    federation: FederationFileArgument,
+    federation: options.Federation,
     identity: IdentityOption = None,
     policy: Annotated[Path | None, option("FILE", "The policy that names the ledger, if not in --identity.")] = None,
     reason: Annotated[str, option("TEXT", "The reason, recorded in the ledger.")] = "",

@@ -16,19 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedslim.cli.commands.classes import class_runs, share_preparation
-from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.live import Port, WatchedRun, become_report, live_page, server_watched_by
-from fedslim.cli.console.options import argument, flag, option
-from fedslim.cli.console.output import (
-    CODE_TABLE,
-    is_terminal,
-    print_code_table,
-    print_json,
-    print_text,
-    say,
-    stdout_console,
-)
-from fedslim.cli.console.progress import Reporter, compile_with_progress, reporter
+from fedslim.cli.console import options, output, passphrases, progress
+from fedslim.cli.console.live import Port, live_page, saved_report, server_watched_by
+from fedslim.cli.console.options import flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
 
@@ -56,7 +46,6 @@ ClassesOption = Annotated[
 ]
 ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
 ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
-FederationArgument = Annotated[Path, argument("FEDERATION", "The federation file.")]
 IdentityOption = Annotated[
     Path | None, option("DIR", "The folder with key and certificate; by default `certificates` in the federation file.")
 ]
@@ -64,7 +53,7 @@ IdentityOption = Annotated[
 
 def server(
     context: typer.Context,
-    file: FederationArgument,
+    file: options.Federation,
     out: Annotated[Path, option("DIR", "The run folder, for results and journal.")] = Path("run"),
     identity: IdentityOption = None,
     passphrase_file: passphrases.File = None,
@@ -87,12 +76,12 @@ def server(
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, passphrase_file)
     set_up_logs(federation.log)
-    watched = live_page(context, live, federation.federation.name, reporter(quiet=False))
+    shown = live_page(context, live, federation.federation.name, progress.reporter(quiet=False))
     runs = class_runs(federation, classes, out)
     first = runs[0][2]
     for _, one, place in runs:
         given = preparation if place == first else None
-        _serve(one, who, place, (given, first), watched, resume=resume, host=host, port=port)
+        _serve(one, who, place, (given, first), shown, resume=resume, host=host, port=port)
 
 
 def _serve(
@@ -100,7 +89,7 @@ def _serve(
     who: "Identity",
     out: Path,
     preparation: tuple[Path | None, Path],
-    watching: tuple[WatchedRun | None, Reporter],
+    shown: progress.Reporter,
     *,
     resume: bool,
     host: str | None,
@@ -119,22 +108,21 @@ def _serve(
             run.forget()
             show_finished(finished, out, federation.federation.name)
             return
-        watched, shown = watching
-        compile_with_progress(shown, lambda: prepare(federation.federation.variant))
+        progress.compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
-        served = run_until_over(serving, lambda: _stop(run), server_watched_by(watched, run, lambda: _stop(run)))
+        served = run_until_over(serving, lambda: _stop(run), server_watched_by(shown, run, lambda: _stop(run)))
         save_served(served, federation, out)
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
-        become_report(watched, out)
+        shown.result = lambda: saved_report(out)
         show_table(served.table, federation.federation.name, out)
         traffic = served.communication
         found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
         cost = f"{count(traffic.rounds, 'round')}, {size(traffic.bytes_total)}"
-        say(f"{served.outcome.ending}: {found}, {cost}; saved in {out}")
+        output.say(f"{served.outcome.ending}: {found}, {cost}; saved in {out}")
         if served.lost is not None:
             raise served.lost
 
@@ -158,7 +146,7 @@ def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     now = datetime.now(UTC)
     identity.check(now)
     for warning in identity.warnings(now):
-        say(f"warning: {warning}")
+        output.say(f"warning: {warning}")
     return identity
 
 
@@ -186,18 +174,18 @@ def show_finished(finished: "Finished", out: Path, name: str) -> None:
     """Show the result of a finished run, instead of starting another one."""
     from fedslim.mdl import CodeTable
 
-    if (out / CODE_TABLE).exists():
-        show_table(CodeTable.load(out / CODE_TABLE), name, out)
+    if (out / output.CODE_TABLE).exists():
+        show_table(CodeTable.load(out / output.CODE_TABLE), name, out)
     ended = f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')})"
-    say(f"{ended}; its results are in {out}; for another run, name another folder with --out")
+    output.say(f"{ended}; its results are in {out}; for another run, name another folder with --out")
 
 
 def show_table(table: "CodeTable", name: str, out: Path) -> None:
     """Print a saved table. A failure to print is no error: a systemd unit would start another run."""
     try:
-        print_code_table(table, TOP, name)
+        output.print_code_table(table, TOP, name)
     except WriteError as error:
-        say(f"the table could not be printed ({error}); it is saved in {out}")
+        output.say(f"the table could not be printed ({error}); it is saved in {out}")
 
 
 def run_until_over(
@@ -228,7 +216,7 @@ def run_until_over(
 
 def _stop(run: "DeployedServer") -> bool:
     """Stop the run with the best table so far; return False if the server does not listen yet."""
-    say("stopping after this round, with the best table so far; repeat to stop immediately")
+    output.say("stopping after this round, with the best table so far; repeat to stop immediately")
     if run.network is None:
         return False
     run.network.stop()
@@ -236,24 +224,13 @@ def _stop(run: "DeployedServer") -> bool:
 
 
 def _progress(run: "DeployedServer") -> Callable[[], None]:
-    from fedslim.mdl.objective import percent_of_standard
-
     last = time.monotonic()
 
     def on_round() -> None:
         nonlocal last
-        if time.monotonic() - last < SAY_EVERY or run.session is None or run.session.variant is None:
-            return
-        assert run.account is not None  # noqa: S101  # created with the session
-        last = time.monotonic()
-        sent = size(run.account.communication.bytes_total)
-        if run.session.settings.variant == "prepare":
-            say(f"preparing, round {run.session.rounds}: {sent}")
-            return
-        search = run.session.variant.search
-        percent = percent_of_standard(search.bits_now, search.bits_standard.total)
-        found = f"{count(search.itemsets, 'itemset')}, L% {percent:.2f}"
-        say(f"round {run.session.rounds}: {found}, {sent}")
+        if run.network is not None and time.monotonic() - last >= SAY_EVERY:
+            last = time.monotonic()
+            output.say(status_line(run.network.status(), digits=2))
 
     return on_round
 
@@ -265,7 +242,7 @@ WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
 
 
 def status(
-    file: FederationArgument,
+    file: options.Federation,
     identity: IdentityOption = None,
     watch: Annotated[bool, flag("--watch", "Keep showing it, until the run ends or Ctrl-C.")] = False,
     json: options.Json = False,
@@ -293,9 +270,9 @@ def status(
         with contextlib.suppress(KeyboardInterrupt):  # how people end it
             _watch(asked)
     elif json:
-        print_json(asked())
+        output.print_json(asked())
     else:
-        print_text(_status_text(asked()))
+        output.print_text(_status_text(asked()))
 
 
 def _watch(asked: Callable[[], dict[str, Any]]) -> None:
@@ -304,14 +281,14 @@ def _watch(asked: Callable[[], dict[str, Any]]) -> None:
     from rich.text import Text
 
     found, before, answered = asked(), "", time.monotonic()
-    lively = Live(console=stdout_console(), auto_refresh=False) if is_terminal(sys.stdout) else None
+    lively = Live(console=output.stdout_console(), auto_refresh=False) if output.is_terminal(sys.stdout) else None
     with lively or contextlib.nullcontext():
         text = _status_text(found)
         while True:
             if lively is not None:
                 lively.update(Text(text.rstrip("\n")), refresh=True)
             else:
-                print_text("".join(line for line in text.splitlines(keepends=True) if line not in before))
+                output.print_text("".join(line for line in text.splitlines(keepends=True) if line not in before))
             if found["over"]:
                 return
             time.sleep(WATCH_EVERY)
@@ -339,4 +316,5 @@ def status_line(found: dict[str, Any], digits: int = 0) -> str:
     percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.{digits}f}"
     traffic = f"{size(found['bytes_up'])} up, {size(found['bytes_down'])} down"
     awaited = ", ".join(found["waiting_for"]) or "nobody"
-    return f"round {found['rounds']}: {count(found['itemsets'], 'itemset')}{percent}, {traffic}; waiting for {awaited}"
+    reached = "preparing" if found["variant"] == "prepare" else f"{count(found['itemsets'], 'itemset')}{percent}"
+    return f"round {found['rounds']}: {reached}, {traffic}; waiting for {awaited}"

@@ -2,13 +2,11 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.console import options, output
 from fedslim.cli.console.options import argument
 from fedslim.errors import ParameterError
-from fedslim.format import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +44,7 @@ def show(
     """
     from fedslim.experiments import EXPERIMENTS
     from fedslim.report.finding import find_records, is_record
+    from fedslim.report.view import view
 
     if not file.exists() and str(file) in EXPERIMENTS:
         raise ParameterError(f"{file} is the name of an experiment; show it with `fedslim experiment show {file}`")
@@ -66,29 +65,16 @@ def show(
     if json:
         runs = [{"file": str(file), **_run_record(record, top, names)} for record in records]
         output.print_json(runs[0] if len(runs) == 1 else {"file": str(file), "runs": runs})
-    elif len(records) == 1:
-        _print_run(records[0], top, names)
-    else:
-        _print_runs(records)
-
-
-def _print_runs(records: "Sequence[RunRecord]") -> None:
-    """Print the figures of several runs, one line for each."""
-    from fedslim.report.view import view
-
-    shown = view(records)
-    rows = [(*row.cells, output.shown_label(row.name)) for row in shown.overview]
-    output.print_rich(output.grid((*shown.columns, "run"), rows, right=len(shown.columns)))
-
-
-def _print_run(record: "RunRecord", top: int, names: dict[str, str]) -> None:
-    """Print one run: its table, and the main points of its report."""
-    from fedslim.report.view import view
-
-    run = view([record], named=names).runs[0]
+        return
+    shown = view(records, named=names)
+    if len(records) > 1:  # one line for each
+        rows = [(*row.cells, output.shown_label(row.name)) for row in shown.overview]
+        output.print_rich(output.grid((*shown.columns, "run"), rows, right=len(shown.columns)))
+        return
+    run = shown.runs[0]
     sent = output.traffic_grid((m.direction, m.messages, m.bytes, m.bytes_uncompressed, m.kind) for m in run.traffic)
     between = _gap(run), sent, _members(run)
-    output.print_code_table(record.code_table.renamed(names), top, record.data, _facts(run), between=between)
+    output.print_code_table(records[0].code_table.renamed(names), top, run.data, _facts(run), between=between)
 
 
 def _gap(run: "RunView") -> "Table | None":
@@ -100,18 +86,13 @@ def _gap(run: "RunView") -> "Table | None":
     if gap is None or not gap.recovered:
         return None
     found = [k for k, is_found in enumerate(gap.found) if is_found][:EXAMPLES]
-    rows = [(f"{gap.usage[k]:,}", _spread(gap.supports[k]), _named(run, gap.items[k])) for k in found]
+    spread = output.shown_spread if len(run.members) > FEW_MEMBERS else lambda supports: " + ".join(map(str, supports))
+    rows = [(f"{gap.usage[k]:,}", spread(gap.supports[k]), _named(run, gap.items[k])) for k in found]
     return output.grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
 
 
 def _named(run: "RunView", items: "Sequence[int]") -> str:
     return output.shown_items([run.labels[item] for item in items])
-
-
-def _spread(supports: "Sequence[int]") -> str:
-    if len(supports) <= FEW_MEMBERS:
-        return " + ".join(map(str, supports))
-    return f"{min(supports):,} – {number(median(supports))} – {max(supports):,}"
 
 
 def _members(run: "RunView") -> "Table | None":

@@ -6,44 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
-from fedslim.cli.console import options
-from fedslim.cli.console.live import PREPARING, Port, WatchedRun, become, live_page
+from fedslim.cli.console import options, output, progress, saving
+from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
-from fedslim.cli.console.output import (
-    CODE_TABLE,
-    RUN,
-    print_code_table,
-    print_json,
-    say,
-    shown_label,
-    table_record,
-    warn,
-)
-from fedslim.cli.console.progress import (
-    Reporter,
-    compile_with_progress,
-    mined_with_progress,
-    read_and_prepare,
-    reporter,
-)
-from fedslim.cli.console.saving import check_place
-from fedslim.cli.console.summary import CENTRALISED, KeptRun, simulation_facts, simulation_tables
 from fedslim.errors import FedslimError, ParameterError
-from fedslim.format import count, size
+from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
+    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import ReferenceTable
 
 MAX_MEMBERS = 4096
 """Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
+
+CENTRALISED = "centralised"
+"""The name of the default reference, mined from all data in one place."""
+
+EXAMPLES = 5
+"""Number of itemsets of the gap to show."""
 
 
 class Scheme(StrEnum):
@@ -66,7 +57,7 @@ def _positive(value: float) -> float:
 
 
 @reads_data
-def simulate(
+def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     context: typer.Context,
     data: options.Data,
     more: Annotated[list[str] | None, argument("[DATA]...", "With --schema: one more file for each member.")] = None,
@@ -135,7 +126,7 @@ def simulate(
         bool, flag("--no-compare", "Run only the federation, without mining all data or the members alone.")
     ] = False,
     out: Annotated[
-        Path | None, option("DIR", f"Save {CODE_TABLE} and {RUN} to this folder, for `fedslim report`.")
+        Path | None, option("DIR", f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`.")
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
@@ -152,8 +143,11 @@ def simulate(
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
     from fedslim.data import TransactionDatabase
+    from fedslim.federated.comparison import NOT_COMPARED
+    from fedslim.federated.records import simulation_record
     from fedslim.federated.simulation import check_effort, width_of
     from fedslim.metrics import load_reference
+    from fedslim.report.view import view
 
     _check(variant, engine, reference, no_masking=no_masking, no_compare=no_compare)
     divided: dict[str, Any] = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
@@ -167,51 +161,55 @@ def simulate(
             "--no-masking": no_masking,
         }
         check_classes(left_out, out, data)
-        watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
+        report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
         how = {"width": width or 1, "effort": effort, "max_time": max_time, "seed": seed}
         shown = {"out": out, "compare": not no_compare, "json": json, "command": typed_command(context)}
         together = _prepare([data, *more], reading, secret, seed, report) if more else None
         parties: Mapping[str, Any] = together or {"scheme": partition.value, **divided}
-        become(watched, simulate_classifier(reading, classes, report, parties, how, more=more or [], **shown))
+        report.result = simulate_classifier(reading, classes, report, parties, how, more=more or [], **shown)
         return
-    for place in [] if out is None else [out / CODE_TABLE, out / RUN]:
-        check_place(place, besides=data)
-        check_place(place, besides=reference, what="the reference")
+    for place in [] if out is None else [out / output.CODE_TABLE, out / output.RUN]:
+        saving.check_place(place, besides=data)
+        saving.check_place(place, besides=reference, what="the reference")
     check_effort(variant.value, effort)
     chosen = {"min_count": min_count, "width": width_of(variant.value, width), "effort": effort, "seed": seed}
-    watched, report = live_page(context, live, shown_label(data), reporter(quiet=quiet))
+    report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
     given = None if reference is None else load_reference(reference)
     together = _prepare([data, *more], reading, secret, seed, report) if more else None
     database = (
         TransactionDatabase.joined(list(together.values()))
         if together
-        else read_and_prepare(replace(reading, seed=data_seed), report)
+        else progress.read_and_prepare(replace(reading, seed=data_seed), report)
     )
     run = SimulatedRun(data, database, report, variant.value, engine, chosen)
     parts = together or run.divide(partition, divided)
-    if watched is not None:
-        _introduce(watched, parts, database, min_count * min_members_with)
+    if isinstance(report, LiveReporter):
+        _introduce(report, parts, database, min_count * min_members_with)
     limits = {"max_time": max_time, "max_rounds": max_rounds, "min_members_with": min_members_with}
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    record = {"data": data, **table_record(simulation.table, top), **told}
-    kept = KeptRun(simulation, out, record, typed_command(context))
-    kept.save(None)
+    names: dict[str, Any] = {"data": data, "command": typed_command(context)}
+    names["reference"] = told["reference"] or CENTRALISED
+    # The table is saved as soon as there is one, since the comparison may take long.
+    failure = None if out is None else _save(simulation_record(simulation, None, **names), out, simulation.table)
     skipped = no_compare or early is not None
     compared = None if skipped else run.compare(simulation, given)
-    if compared is not None:
-        kept.save(compared)
-    become(watched, lambda: kept.view(compared))
+    made = simulation_record(simulation, compared, **names)
+    if compared is not None and out is not None and failure is None:
+        failure = _save(made, out)
+    report.result = lambda: view([made])
     if no_masking:
-        warn("--no-masking: the server sees every member's counts; for measurements only")
+        output.warn("--no-masking: the server sees every member's counts; for measurements only")
     if json:
-        print_json(kept.record(compared))
+        figures = NOT_COMPARED if compared is None else compared.as_dict()
+        found = {**output.table_record(simulation.table, top), **told, **simulation.as_dict(), **figures}
+        output.print_json({"data": data, **found})
     else:
-        lines = simulation_facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
-        lines += [] if out is None or kept.failure else [("saved", str(out))]
-        print_code_table(simulation.table, top, data, lines, between=simulation_tables(simulation, compared))
-    if (error := kept.failure or early) is not None:
+        lines = _facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
+        lines += [] if out is None or failure else [("saved", str(out))]
+        output.print_code_table(simulation.table, top, data, lines, between=_tables(simulation, compared))
+    if (error := failure or early) is not None:
         raise error
 
 
@@ -231,7 +229,7 @@ def _check(variant: Variant, engine: Engine, reference: Path | None, *, no_maski
 
 
 def _prepare(
-    sources: list[str], reading: Reading, secret: Path | None, seed: int, report: Reporter
+    sources: list[str], reading: Reading, secret: Path | None, seed: int, report: progress.Reporter
 ) -> "Mapping[str, TransactionDatabase]":
     """Let members with a file each agree on cuts and items."""
     from fedslim.data import ItemSecret
@@ -252,12 +250,12 @@ def _prepare(
     with report.stage(PREPARING):
         made = prepare_together(agreed, sites, shared, entropy)
     costs = f"{count(made.communication.rounds, 'round')}, {size(made.communication.bytes_total)}"
-    say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
+    output.say(f"preparation: {count(len(made.preparation.ids), 'item')}, {costs}")
     return made.databases
 
 
 def _introduce(
-    watched: WatchedRun,
+    watched: LiveReporter,
     parts: "Partition | Mapping[str, TransactionDatabase]",
     database: "TransactionDatabase",
     fewest: int,
@@ -278,7 +276,7 @@ class SimulatedRun:
 
     name: str
     database: "TransactionDatabase"
-    report: Reporter
+    report: progress.Reporter
     variant: str
     engine: Engine
     how: dict[str, Any]
@@ -302,7 +300,7 @@ class SimulatedRun:
         """Mine all data in one place; return None if interrupted."""
         if self.whole is None:
             doing = "mining in one place:"
-            mined = mined_with_progress(self.database, self.name, self.report, doing=doing, **self.how)
+            mined = progress.mined_with_progress(self.database, self.name, self.report, doing=doing, **self.how)
             self.whole = mined.table if mined.converged else None
         return self.whole
 
@@ -313,7 +311,7 @@ class SimulatedRun:
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
-        compile_with_progress(self.report, lambda: room.prepare(self.variant))
+        progress.compile_with_progress(self.report, lambda: room.prepare(self.variant))
         stop = Stop(max_time)
         members = len(partition if isinstance(partition, Mapping) else partition.parts)
         doing = f"{self.variant} over {count(members, 'member')} of"
@@ -341,3 +339,82 @@ class SimulatedRun:
         doing = f"mining {count(len(simulation.databases), 'member')} alone, for comparison (Ctrl-C to skip)"
         with stopping_on_interrupt(stop), self.report.stage(doing):
             return compare(simulation, reference, stop=stop)
+
+
+def _save(record: "RunRecord", out: Path, table: "CodeTable | None" = None) -> FedslimError | None:
+    """Save a record, and before it the table of a new run; return a failure, to report it after the output."""
+    from fedslim.federated.folder import set_aside
+    from fedslim.federated.records import save_run
+
+    try:
+        if table is not None:
+            if (place := set_aside(out)) is not None:
+                output.say(f"fedslim: the results of the earlier run in {out} are now in {place}")
+            if (failure := saving.save(table, out / output.CODE_TABLE).failure) is not None:
+                return failure
+        save_run(record, out / output.RUN)
+    except FedslimError as error:
+        return error
+    return None
+
+
+# -- what people see -------------------------------------------------------------------------------------------------
+
+
+def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table | None]":
+    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
+    traffic = sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
+    fields = ("direction", "messages", "bytes", "bytes_uncompressed", "kind")
+    rows = []
+    for itemset in () if compared is None else compared.recovered[:EXAMPLES]:
+        having, items = sum(s > 0 for s in itemset.supports), output.format_itemset(simulation.table, itemset.labels)
+        rows.append((f"{itemset.usage:,}", f"{having:,}", output.shown_spread(itemset.supports), items))
+    gap = output.grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
+    return [output.traffic_grid(tuple(row[field] for field in fields) for row in traffic), gap]
+
+
+def _facts(
+    simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
+) -> list[tuple[str, str]]:
+    """Return the lines of the summary."""
+    traffic = simulation.communication
+    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
+    end = f"{duration(simulation.seconds)}; {progress.ENDINGS[simulation.ending]}"
+    lines = [
+        ("members", _members(simulation)),
+        ("search", f"{simulation.variant}: {work} in {end}"),
+        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
+    ]
+    if unmasked:
+        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
+    if compared is not None:
+        f = compared.fidelity
+        beside = "all data in one place" if reference in {None, CENTRALISED} else reference
+        lines += [
+            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
+            ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
+            ("gap", _gap(compared)),
+        ]
+    elif not skipped:
+        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
+    return lines
+
+
+def _members(simulation: "Simulation") -> str:
+    """Describe the members: how many there are, how the data were divided, and their sizes."""
+    sizes, partition = simulation.sizes, simulation.partition
+    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
+    least, most = min(sizes), max(sizes)
+    if least == most:
+        each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
+    else:
+        each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
+    return f"{len(sizes):,}{divided}: {each}"
+
+
+def _gap(compared: "Comparison") -> str:
+    """Describe the discovery gap, and how much of it was recovered."""
+    r = compared.recovery
+    if not len(compared.gap):
+        return "none: some member finds each itemset of the reference alone"
+    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

@@ -176,7 +176,7 @@ def compare(
     For a site, A is the code table of the federation and B the site's own data. Nothing is sent.
     """
     from fedslim.data.coerce import by_value
-    from fedslim.mdl.mining import mine, prepare
+    from fedslim.mdl.mining import prepare
     from fedslim.uses import comparing
     from fedslim.uses.cells import labelled
 
@@ -186,27 +186,27 @@ def compare(
         check_place(out)
     report = reporter(quiet=quiet)
     compile_with_progress(report, prepare)
-    how: dict[str, Any] = {"fdr": fdr, "mining": lambda database: mine(database).table}
     with report.stage(f"comparing {shown_label(one)}"):
         a, b = _table_if(one), None if other is None else _table_if(other)
         if by is not None:
             database, values = labelled(one, by)
             slices = sorted(set(values), key=by_value)
             parts = [database.take([t for t, value in enumerate(values) if value == name]) for name in slices]
-            compared = comparing.compare_slices(parts, slices, **how)
+            compared = comparing.compare_slices(parts, slices, fdr=fdr)
         elif a is not None and b is not None:
             compared = [comparing.compare_tables(a, b, names=(one, str(other)), fdr=fdr)]
         elif a is not None:
-            compared = [comparing.compare_site(a, other, name=str(other), new=new, **how)]
+            compared = [comparing.compare_site(a, other, name=str(other), new=new, fdr=fdr)]
         elif b is not None:
             msg = f"{other} is a code table and {one} is not; name the table first, then the data of the site"
             raise ParameterError(msg)
         else:
-            compared = [comparing.compare_data(one, other, names=(one, str(other)), **how)]
+            compared = [comparing.compare_data(one, other, names=(one, str(other)), fdr=fdr)]
     if out is not None:
-        from fedslim.report.comparison import write_comparison
+        from fedslim.data.atomic import write_whole
+        from fedslim.report.page import comparison_page
 
-        write_comparison(compared, out)
+        write_whole(out, comparison_page(compared).encode())
     records = [each.as_dict() for each in compared] if json else []
     cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][: top or None]} for r in records]
     print_result(json, {"comparisons": cut}, *(part for each in compared for part in _shown(each, top)))

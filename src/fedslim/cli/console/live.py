@@ -1,8 +1,4 @@
-"""`--live`: show a run on a page of this computer while it goes on, and its report when it ends.
-
-watched, report = live_page(context, port, "chess", reporter(quiet=quiet))      # None without --live
-watched.result = lambda: view([record])
-"""
+"""`--live`: show a run on a page of this computer while it goes on, and its report when it ends."""
 
 # Typer evaluates annotations at run time, so modules with options do not postpone them.
 import asyncio
@@ -11,7 +7,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,13 +53,33 @@ def with_port(arguments: list[str]) -> list[str]:
     ]
 
 
-@dataclass(slots=True)
-class WatchedRun:
-    """A run with a live page. `labels` names items, if itemsets may be shown; `result` is called at the end."""
+class LiveReporter(Reporter):
+    """Shows progress on a live page and by another reporter."""
 
-    feed: "Feed"
-    labels: Callable[[int], str] | None = None
-    result: "Callable[[], ReportView] | None" = None
+    def __init__(self, feed: "Feed", inner: Reporter) -> None:
+        self.feed, self._inner = feed, inner
+
+    def stage(self, doing: str, *, worth_a_line: bool | None = None) -> contextlib.AbstractContextManager[object]:
+        """Show what the block does while it runs."""
+        self.feed.begin(doing)
+        return self._inner.stage(doing, worth_a_line=worth_a_line)
+
+    @contextlib.contextmanager
+    def mining(self, name: str, stop: "Stop", doing: str = "mining") -> "Iterator[OnProgress | None]":
+        """Show the progress of mining while the block runs, and let the page stop it."""
+        curve = doing.removesuffix(":").removesuffix(" of")
+        self.feed.begin(f"{doing} {shown_label(name)}", stop.ask, curve=curve)
+        with self._inner.mining(name, stop, doing) as show:
+
+            def on_progress(progress: "Progress", aside: Sequence[str] = ()) -> None:
+                if show is not None:
+                    show(progress, aside)
+                self.learn(progress, aside)
+
+            try:
+                yield on_progress
+            finally:
+                self.feed.begin("finishing")
 
     def learn(self, progress: "Progress", aside: Sequence[str] = ()) -> None:
         """Show a report of a search, and further figures, such as "83 rounds"."""
@@ -116,34 +132,24 @@ def _named(aside: Sequence[str]) -> "list[Fact]":
     return [Fact(name, value) for value, _, name in (phrase.rpartition(" ") for phrase in aside)]
 
 
-def become_report(watched: WatchedRun | None, out: Path) -> None:
-    """Let the live page, if there is one, become the report on the run that was saved in a folder."""
+def saved_report(out: Path) -> "ReportView":
+    """Return the report on the run that was saved in a folder."""
+    from fedslim.federated.records import RUN, load_run
+    from fedslim.report.view import view
 
-    def saved() -> "ReportView":
-        from fedslim.federated.records import RUN, load_run
-        from fedslim.report.view import view
-
-        return view([load_run(out / RUN)])
-
-    become(watched, saved)
-
-
-def become(watched: WatchedRun | None, result: "Callable[[], ReportView]") -> None:
-    """Let the live page, if there is one, become a report at the end."""
-    if watched is not None:
-        watched.result = result
+    return view([load_run(out / RUN)])
 
 
 def server_watched_by(
-    watched: WatchedRun | None, run: "DeployedServer", stop: Callable[[], object]
+    watched: Reporter, run: "DeployedServer", stop: Callable[[], object]
 ) -> contextlib.AbstractAsyncContextManager[None]:
     """Show a server's state on the live page, if there is one, inside the block."""
-    if watched is None:
+    if not isinstance(watched, LiveReporter):
         return contextlib.nullcontext()
     return watched.following("serving", _look_at_server(watched, run), stop, curve="L%")
 
 
-def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], None]:
+def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[], None]:
     from fedslim.federated.accounting import names_at_server
     from fedslim.format import brief
     from fedslim.mdl.driver import Stop
@@ -194,12 +200,12 @@ def _look_at_server(watched: WatchedRun, run: "DeployedServer") -> Callable[[], 
 
 
 def member_watched_by(
-    watched: WatchedRun | None, run: "DeployedMember", audit: "AuditLog"
+    watched: Reporter, run: "DeployedMember", audit: "AuditLog"
 ) -> contextlib.AbstractAsyncContextManager[None]:
     """Show on the live page what leaves a member, which knows neither the compression nor the other members."""
-    if watched is None:
+    if not isinstance(watched, LiveReporter):
         return contextlib.nullcontext()
-    from fedslim.report.captions import KINDS, Fact
+    from fedslim.report.captions import Fact
     from fedslim.safeguards.audit import Amount
 
     began, sent = time.monotonic(), defaultdict[str, Amount](Amount)
@@ -214,24 +220,19 @@ def member_watched_by(
             Fact("time", duration(time.monotonic() - began)),
         ]
         kinds = sorted(sent.items(), key=lambda each: -each[1].bytes)
-        rows = [(kind, KINDS.get(kind, ""), replace(amount)) for kind, amount in kinds]
+        rows = [(kind, replace(amount)) for kind, amount in kinds]
         watched.feed.show(doing="taking part" if run.database is not None else PREPARING, facts=facts, sent=rows)
 
     return watched.following("taking part", look)
 
 
-def live_page(
-    context: typer.Context, port: int | None, title: str, inner: Reporter
-) -> tuple[WatchedRun | None, Reporter]:
+def live_page(context: typer.Context, port: int | None, title: str, inner: Reporter) -> Reporter:
     """Open the page of a command until it ends, if there is a port; return a reporter that shows progress on it too."""
-    if port is None:
-        return None, inner
-    run = context.with_resource(_opened(port, title, context.command_path))
-    return run, LiveReporter(run, inner)
+    return inner if port is None else context.with_resource(_opened(port, title, context.command_path, inner))
 
 
 @contextlib.contextmanager
-def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
+def _opened(port: int, title: str, command: str, inner: Reporter) -> "Iterator[LiveReporter]":
     from fedslim.report.feed import Feed
     from fedslim.report.live import LivePage
     from fedslim.report.page import page
@@ -241,7 +242,7 @@ def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
     with LivePage(feed, port) as served:
         say(f"fedslim: watch this run at {served.address}")
         logger.addHandler(feed)
-        run = WatchedRun(feed)
+        run = LiveReporter(feed, inner)
         try:
             yield run
             if run.result is not None and served.was_opened:  # otherwise nobody waits for the report
@@ -249,37 +250,3 @@ def _opened(port: int, title: str, command: str) -> Iterator[WatchedRun]:
                 feed.end(report=page(run.result()).encode())
         finally:
             logger.removeHandler(feed)
-
-
-class LiveReporter(Reporter):
-    """Shows progress on a live page and by another reporter."""
-
-    def __init__(self, run: WatchedRun, inner: Reporter) -> None:
-        self._run, self._inner = run, inner
-
-    def stage(self, doing: str) -> contextlib.AbstractContextManager[object]:
-        """Show what the block does while it runs."""
-        self._run.feed.begin(doing)
-        return self._inner.stage(doing)
-
-    def step(self, doing: str, *, worth_a_line: bool) -> contextlib.AbstractContextManager[object]:
-        """Show what the block does from its start."""
-        self._run.feed.begin(doing)
-        return self._inner.step(doing, worth_a_line=worth_a_line)
-
-    @contextlib.contextmanager
-    def mining(self, name: str, stop: "Stop", doing: str = "mining") -> "Iterator[OnProgress | None]":
-        """Show the progress of mining while the block runs, and let the page stop it."""
-        curve = doing.removesuffix(":").removesuffix(" of")
-        self._run.feed.begin(f"{doing} {shown_label(name)}", stop.ask, curve=curve)
-        with self._inner.mining(name, stop, doing) as show:
-
-            def on_progress(progress: "Progress", aside: Sequence[str] = ()) -> None:
-                if show is not None:
-                    show(progress, aside)
-                self._run.learn(progress, aside)
-
-            try:
-                yield on_progress
-            finally:
-                self._run.feed.begin("finishing")

@@ -7,7 +7,7 @@ import os
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING
 
-from fedslim.cli.console.output import say
+from fedslim.cli.console.output import Said
 from fedslim.data.atomic import PRIVATE
 from fedslim.errors import ParameterError
 from fedslim.format import printable
@@ -33,19 +33,11 @@ class PrivateFile(RotatingFileHandler):
 
 
 class OneLine(logging.Formatter):
-    """Formats a record as one line. This is the one place that escapes log texts, which may quote a peer."""
+    """Formats a record as one line, escaped, as it may quote a peer; `say` does the same on stderr."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line."""
         return printable(super().format(record))
-
-
-class Stderr(logging.Handler):
-    """Prints records on stderr, even if `sys.stderr` was replaced since."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
-        say(self.format(record))
 
 
 def set_up_logs(settings: Log) -> None:
@@ -53,8 +45,7 @@ def set_up_logs(settings: Log) -> None:
 
     This replaces earlier handlers.
     """
-    handlers: list[logging.Handler] = [Stderr()]
-    handlers[0].setFormatter(OneLine("%(message)s"))
+    handlers: list[logging.Handler] = [Said("%(message)s")]
     if settings.file is not None:
         try:
             file = PrivateFile(settings.file, maxBytes=MAX_BYTES, backupCount=OLD_FILES, encoding="utf-8")

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.console.output import print_text, say
+from fedslim.cli.console.output import Said, print_text
 from fedslim.errors import DataError, ParameterError
-from fedslim.format import printable
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 LARGEST = 2**31 - 1
 """The largest count of items or transactions that fits the engine's types."""
+
+TOLD = "fedslim: %(message)s"
+"""How log records are said by commands that have no log."""
 
 WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
@@ -80,14 +82,6 @@ def listed(value: str | None) -> Any:
     return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
 
 
-class Told(logging.Handler):
-    """Says what the readers of data guessed, on stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say a record."""
-        say(printable(f"fedslim: {record.getMessage()}"))
-
-
 def masked(value: str | None) -> str | None:
     """Hide the password of a database's URL from all but its reader."""
     if value is None or "://" not in value:
@@ -117,6 +111,7 @@ AgreedVocabulary = Annotated[Path | None, option("FILE", "The vocabulary that th
 VariantOption = Annotated[
     Variant, option("x|sa|so", "x: exact. sa, so: as in the paper, with and without secure aggregation.")
 ]
+Federation = Annotated[Path, argument("FEDERATION", "The federation file.")]
 Json = Annotated[bool, flag("--json", "Print JSON instead of text.")]
 Quiet = Annotated[bool, flag("--quiet", "Show no progress.", "-q")]
 Top = Annotated[int, option("N", "Number of itemsets to show, the most useful first; 0 for none.", whole(0))]
@@ -217,7 +212,7 @@ class Reading:
         """Load the data, and say what was guessed."""
         from fedslim.data import load
 
-        logger, told = logging.getLogger("fedslim.data"), Told()
+        logger, told = logging.getLogger("fedslim.data"), Said(TOLD)
         if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
             logger.addHandler(told)
         try:

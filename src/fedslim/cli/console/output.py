@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fedslim import __version__
@@ -52,6 +54,12 @@ def format_itemset(table: CodeTable, labels: tuple[str, ...]) -> str:
     """Format an itemset with its items in the order of the table's vocabulary."""
     place = {label: k for k, label in enumerate(table.vocabulary)}
     return shown_items(sorted(labels, key=place.__getitem__))
+
+
+def shown_spread(supports: Sequence[int]) -> str:
+    """Format the supports of an itemset at many members: the smallest, the median, the largest."""
+    middle = float(median(supports))
+    return f"{min(supports):,} – {number(middle, 0 if middle.is_integer() else 1)} – {max(supports):,}"
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -109,6 +117,18 @@ def say(text: str) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.write(printable(text) + "\n")
             sys.stderr.flush()
+
+
+class Said(logging.Handler):
+    """Says log records, even if `sys.stderr` was replaced since."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(form))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        say(self.format(record))
 
 
 def warn(text: object) -> None:

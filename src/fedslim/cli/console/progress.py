@@ -1,12 +1,6 @@
 """Show progress on stderr: live on a terminal, a line from time to time elsewhere, or nothing.
 
 Also the steps that all mining commands share: reading, compiling, time limits and Ctrl-C.
-
-report = reporter(quiet=False)
-with report.stage("reading mushroom"):
-    ...
-with report.mining("mushroom", stop) as on_progress:
-    mine(database, stop=stop, on_progress=on_progress)
 """
 
 from __future__ import annotations
@@ -27,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
     from fedslim.cli.console.options import Reading
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.mdl.mining import Mined
+    from fedslim.report.view import ReportView
 
     OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
 
@@ -80,16 +75,18 @@ def reporter(*, quiet: bool) -> Reporter:
 
 
 class Reporter:
-    """Shows nothing; the others show progress."""
+    """Shows nothing; the others show progress.
 
-    def stage(self, _doing: str) -> AbstractContextManager[object]:
-        """Show what the block does while it runs."""
-        return nullcontext()
+    A live page names the items of itemsets with `labels`, if they may be shown, and becomes the report `result`.
+    """
 
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
-        """Show what the block does from its start; in a log, only if it is worth a line."""
+    labels: Callable[[int], str] | None = None
+    result: Callable[[], ReportView] | None = None
+
+    def stage(self, _doing: str, *, worth_a_line: bool | None = None) -> AbstractContextManager[object]:
+        """Show what the block does while it runs; in a log only if it is worth a line, by default if it takes long."""
         del worth_a_line
-        return self.stage(doing)
+        return nullcontext()
 
     def mining(self, _name: str, _stop: Stop, _doing: str = "mining") -> AbstractContextManager[OnProgress | None]:
         """Show the progress of mining while the block runs; yield the function to call with it."""
@@ -100,21 +97,18 @@ class Plain(Reporter):
     """Writes a few lines, for log files."""
 
     @contextmanager
-    def stage(self, doing: str) -> Iterator[None]:
-        """Write a line if the block takes long."""
+    def stage(self, doing: str, *, worth_a_line: bool | None = None) -> Iterator[None]:
+        """Write a line at once, or if the block takes long."""
         timer = threading.Timer(WORTH_TELLING, say, [f"fedslim: {doing}"])
         timer.daemon = True
-        timer.start()
+        if worth_a_line:
+            say(f"fedslim: {doing}")
+        elif worth_a_line is None:
+            timer.start()
         try:
             yield
         finally:
             timer.cancel()
-
-    def step(self, doing: str, *, worth_a_line: bool) -> AbstractContextManager[object]:
-        """Write a line if it is worth one."""
-        if worth_a_line:
-            say(f"fedslim: {doing}")
-        return nullcontext()
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
@@ -139,45 +133,37 @@ class Lively(Reporter):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def stage(self, doing: str) -> AbstractContextManager[object]:
+    def stage(self, doing: str, *, worth_a_line: bool | None = None) -> AbstractContextManager[object]:
         """Show a spinner while the block runs."""
         from rich.text import Text
 
+        del worth_a_line
         return self._console.status(Text(doing))
 
     @contextmanager
     def mining(self, name: str, stop: Stop, doing: str = "mining") -> Iterator[OnProgress | None]:
-        """Show the progress live."""
-        from rich.live import Live
-
-        view = ProgressView(f"{doing} {shown_label(name)}", stop)
-        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False, "redirect_stderr": False}
-        with Live(view, console=self._console, transient=True, **how):
-            yield view.facts.learn
-
-
-class ProgressView:
-    """The lines that a terminal shows while mining. The search updates them, and a thread of rich draws them."""
-
-    def __init__(self, doing: str, stop: Stop) -> None:
-        from rich.spinner import Spinner
-
-        self.facts, self._doing, self._stop = ProgressFacts(), doing, stop
-        self._spinner = Spinner("dots", style="green")
-
-    def __rich__(self) -> RenderableType:
-        """Return the current lines: the clock advances between two reports of the search."""
+        """Show the progress live: the search updates it, and a thread of rich draws it."""
         from rich.console import Group
+        from rich.live import Live
         from rich.padding import Padding
+        from rich.spinner import Spinner
         from rich.text import Text
 
-        head = [self._doing, duration(self._stop.seconds), *self.facts.policy()]
-        self._spinner.update(text=Text(" · ".join(head)))
-        hint = Text(STOPPING, style="yellow") if self._stop.asked else Text(HINT, style="dim")
-        lines = [Text(" · ".join(part)) for part in self.facts.lines()]
-        # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich would
-        # remove one line too few.
-        return Group(self._spinner, *(Padding(line, (0, 0, 0, 2), expand=False) for line in (*lines, hint)))
+        facts, spinner = ProgressFacts(), Spinner("dots", style="green")
+
+        def drawn() -> Group:
+            """Return the current lines: the clock advances between two reports of the search."""
+            head = [f"{doing} {shown_label(name)}", duration(stop.seconds), *facts.policy()]
+            spinner.update(text=Text(" · ".join(head)))
+            hint = Text(STOPPING, style="yellow") if stop.asked else Text(HINT, style="dim")
+            lines = [Text(" · ".join(part)) for part in facts.lines()]
+            # Without padding on the right: otherwise the ^C that terminals echo would wrap to a new line, and rich
+            # would remove one line too few.
+            return Group(spinner, *(Padding(line, (0, 0, 0, 2), expand=False) for line in (*lines, hint)))
+
+        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False, "redirect_stderr": False}
+        with Live(get_renderable=drawn, console=self._console, transient=True, **how):
+            yield facts.learn
 
 
 class ProgressFacts:
@@ -260,7 +246,7 @@ def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None
 
         def on_compile(first: bool) -> None:
             reason = FIRST_USE if kernels_are_kept() else NOT_KEPT
-            steps.enter_context(report.step(reason if first else PREPARING, worth_a_line=first))
+            steps.enter_context(report.stage(reason if first else PREPARING, worth_a_line=first))
 
         with keep_interrupts(), at_first_compilation(on_compile):
             prepare()

@@ -196,7 +196,7 @@ function left(run) {
       title: "message",
       main: true,
       value: (row) => row.kind,
-      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, view.kinds[row.kind] ?? "")),
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, KINDS[row.kind] ?? "")),
       up: true,
     },
     counted("messages", (row) => row.messages),
@@ -229,7 +229,7 @@ function communication(run) {
       title: "message",
       main: true,
       value: (row) => row.kind,
-      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, view.kinds[row.kind] ?? "")),
+      show: (row) => make("div", {}, make("strong", {}, row.kind), " ", make("small", {}, KINDS[row.kind] ?? "")),
       up: true,
     },
     {

@@ -82,7 +82,7 @@ const sent = (found) => [
   make("p", { class: "note" }, "From the audit log of this member, which is written before a message is sent."),
   table(
     [["message", "main"], ["messages", "number"], ["bytes", "number"], ["statistics", "number"], ["masked", "number"]],
-    found.map(([kind, meaning, n]) => [[kind, make("small", {}, ` ${meaning}`)], whole(n.messages), size(n.bytes), whole(n.statistics), whole(n.statistics_masked)]),
+    found.map(([kind, n]) => [[kind, make("small", {}, ` ${KINDS[kind] ?? ""}`)], whole(n.messages), size(n.bytes), whole(n.statistics), whole(n.statistics_masked)]),
   ),
 ];
 
