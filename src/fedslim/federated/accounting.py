@@ -16,23 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import save_run, served_record
+from fedslim.federated.records import RunRecord, save_run, served_record
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.in_process import FrameSent, RoundPassed, Trace
 from fedslim.network.traffic import Communication
-from fedslim.protocol.outcome import code_table
+from fedslim.protocol.outcome import Ending, Outcome, code_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from fedslim.errors import RunError
-    from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
-    from fedslim.network.in_process import Trace
     from fedslim.network.journal_records import RoundRecord, Sum
-    from fedslim.protocol.outcome import Ending, Outcome
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 

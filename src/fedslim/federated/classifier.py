@@ -5,7 +5,7 @@ model = FedSlimClassifier().fit({"north": rows_a, "south": rows_b}, {"north": cl
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +13,12 @@ import numpy as np
 from fedslim.data import TransactionDatabase, encode_together
 from fedslim.errors import DataError
 from fedslim.federated.estimator import members_of
-from fedslim.federated.simulation import prepare, simulate
+from fedslim.federated.simulation import Simulation, prepare, simulate
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.uses.classifier import ClassTables, classes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from fedslim.federated.simulation import Simulation
 
 
 class FedSlimClassifier(ClassTables):

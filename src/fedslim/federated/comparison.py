@@ -15,14 +15,13 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
 from fedslim.mdl.policy import WIDTH
-from fedslim.metrics import discovery_gap, fidelity, gap_recovery
+from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery, discovery_gap, fidelity, gap_recovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery
     from fedslim.metrics.labelled import LabelledTable
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from fedslim import __version__
 from fedslim.data.database import TransactionDatabase
 from fedslim.errors import JournalError, RunError
-from fedslim.federated.accounting import Account, served_by
+from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
-from fedslim.network.journal import Journal, check_folder
+from fedslim.network.journal import Journal, Reopened, check_folder
 from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
@@ -28,15 +28,13 @@ from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.prepare import Site
-from fedslim.trust import RevocationWatch, client_context, peer_name, server_context
+from fedslim.trust import Identity, RevocationWatch, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
-    from fedslim.federated.accounting import Served
-    from fedslim.network.journal import Reopened
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
     from fedslim.protocol.outcome import Outcome
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity
 
 logger = logging.getLogger(__name__)
 

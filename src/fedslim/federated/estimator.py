@@ -7,24 +7,22 @@ fed.communication_       # bytes and rounds between the members and the server
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, TransactionDatabase, encode_together
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.errors import DataError
 from fedslim.federated.preparing import prepare_together
-from fedslim.federated.simulation import entropy_of, prepare, simulate
+from fedslim.federated.simulation import Simulation, entropy_of, prepare, simulate
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.estimator import CodeTableEstimator
 from fedslim.schema import Schema, conform, conform_file
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
 
     from fedslim.data.encoding import Encoding
-    from fedslim.federated.simulation import Simulation
     from fedslim.network.traffic import Communication
 
 

@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -28,7 +28,6 @@ from fedslim.protocol.preparation import Outline, Preparation
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Self
 
     from fedslim.settings.federation_file import FederationFile
 

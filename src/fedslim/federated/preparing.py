@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from fedslim.data.encoding import Encoding
-from fedslim.data.vocabulary import Vocabulary, labels_for, over
+from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
 from fedslim.federated.accounting import Account
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
@@ -22,15 +22,13 @@ from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
 from fedslim.protocol.server import ServerSession
-from fedslim.schema import Agreed, SchemaRules
+from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fedslim.data.database import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret
     from fedslim.network.traffic import Communication
-    from fedslim.schema import Conformed, Schema
 
 MAX_TRANSACTIONS = 1 << 40
 

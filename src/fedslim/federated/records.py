@@ -28,7 +28,7 @@ from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.mdl.files import code_table_document, code_table_of
 from fedslim.metrics.differences import Difference  # noqa: TC001  # msgspec reads field types at run time
-from fedslim.metrics.labelled import by_usage, usages
+from fedslim.metrics.labelled import LabelledTable, by_usage, usages
 from fedslim.safeguards.audit import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import LabelledTable
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"

@@ -5,22 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fedslim.data.vocabulary import Vocabulary
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import Statement
+from fedslim.trust import Identity, Statement, TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fedslim.data import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.positions import Kept
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity, TrustStore
 
 MIN_FAREWELL = 5.0
 """Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import shake_256
@@ -23,26 +23,22 @@ from fedslim.algorithm1.pairs import FEW_PAIRS, PairLedger
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
-from fedslim.mdl.driver import REPORT_EVERY, Stop
+from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
 from fedslim.mdl.mining import check_width, reporter
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.outcome import code_table
+from fedslim.protocol.outcome import Ending, code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.driver import Progress
     from fedslim.mdl.steps import Tally
     from fedslim.network.traffic import Communication
-    from fedslim.protocol.outcome import Ending
 
     Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
-from fedslim.protocol.member import MemberSession, farewell
+from fedslim.protocol.events import Ended, Failed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.member import MemberInput, MemberSession, farewell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fedslim.network.traffic import Direction
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.member import MemberInput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
 

@@ -17,7 +17,7 @@ import logging
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from fedslim.errors import RunError
 from fedslim.format import count
@@ -27,7 +27,6 @@ from fedslim.trust import explain
 if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Awaitable, Callable
-    from typing import Self
 
 logger = logging.getLogger(__name__)
 

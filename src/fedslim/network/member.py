@@ -18,7 +18,7 @@ from fedslim.network.connection import Connection, Patience, connect, is_refusal
 from fedslim.network.journal_records import encode_record
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import farewell
+from fedslim.protocol.member import MemberSession, farewell
 from fedslim.trust import explain
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from fedslim.network.journal import Journal
     from fedslim.protocol.events import Received
-    from fedslim.protocol.member import MemberSession
 
 logger = logging.getLogger(__name__)
 

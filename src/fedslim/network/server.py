@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import journal_records as records
 from fedslim.network import status
-from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Returns, hang_up
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
+from fedslim.network.in_process import FrameSent, RoundPassed, Trace
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
-from fedslim.network.traffic import Communication
+from fedslim.network.traffic import Communication, Direction
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Callable, Iterable
 
-    from fedslim.network.connection import Reader
-    from fedslim.network.in_process import Trace
     from fedslim.network.journal import Journal
-    from fedslim.network.traffic import Direction
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession

@@ -10,15 +10,12 @@ decompression, and every count by the types in `messages.py`.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fedslim.errors import FrameError
-from fedslim.protocol.messages import FromMember, FromServer, Labels, Masked
-
-if TYPE_CHECKING:
-    from fedslim.protocol.messages import Message
+from fedslim.protocol.messages import FromMember, FromServer, Labels, Masked, Message
 
 PREFIX_BYTES = 4
 MAX_FRAME = 1 << 26

@@ -17,14 +17,13 @@ from fedslim.data.vocabulary import Vocabulary
 from fedslim.errors import KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch, Send
-from fedslim.protocol.roster import Unsigned, roster_digest
+from fedslim.protocol.roster import KeyCheck, Unsigned, roster_digest
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
 from fedslim.secagg import check_usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedslim.protocol.roster import KeyCheck
 
 MAX_EPOCHS = 1 << 16
 MAX_LOST_EPOCHS = 16

@@ -25,14 +25,13 @@ from fedslim.data.vocabulary import ID_BYTES, ItemSecret, Vocabulary
 from fedslim.errors import DataError
 from fedslim.protocol.bisection import OpenColumn
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
-from fedslim.schema import SchemaRules
+from fedslim.schema import Conformed, Schema, SchemaRules
 from fedslim.schema.agreeing import Agreed, round_cuts, rounded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.data import TransactionDatabase
-    from fedslim.schema import Conformed, Schema
 
 FORMAT, VERSION = "fedslim-preparation", 1
 MAX_BYTES = 1 << 27

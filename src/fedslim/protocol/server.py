@@ -22,25 +22,21 @@ import msgspec
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
-from fedslim.protocol.outcome import Outcome, found_by, pack_table
-from fedslim.protocol.positions import MAX_RETREATS, Positions
+from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
+from fedslim.protocol.positions import MAX_RETREATS, AnyKept, Kept, Positions
 from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
-from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
+from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, server_side
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from fedslim.mdl.policy import Policy
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.outcome import Ending
-    from fedslim.protocol.positions import AnyKept, Kept
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck
-    from fedslim.protocol.variant import ServerSide
 
 
 WORD_BYTES = 8
