@@ -23,13 +23,13 @@ from fedslim.network.traffic import Communication
 from fedslim.protocol.outcome import Ending, Outcome, code_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from fedslim.errors import RunError
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
-    from fedslim.network.journal_records import RoundRecord, Sum
+    from fedslim.network.journal_records import RoundRecord
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
@@ -95,13 +95,12 @@ class Account:
     def passed_before(self, record: RoundRecord) -> None:
         """Count a replayed round with the costs that were recorded when it ended."""
         self.communication.end_round()
-        self._remember(record.number, record.figures.seconds, record.figures.sent)
+        self._remember(record.number, record.seconds, sum(one.sent for one in record.traffic.values()))
 
-    def carry_over(self, seconds: float, traffic: Iterable[Sum]) -> None:
-        """Add the costs before a restart."""
-        self._began -= seconds
-        for kind, direction, messages, sent, plain in traffic:
-            self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
+    def carry_over(self, last: RoundRecord) -> None:
+        """Go on from the costs before a restart."""
+        self._began -= last.seconds
+        self.communication.traffic |= last.traffic
 
     def note(self, number: int) -> None:
         """Add a step to the history if the round changed the table."""

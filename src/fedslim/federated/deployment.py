@@ -21,7 +21,7 @@ from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
 from fedslim.network.journal import Journal, Reopened, check_folder
-from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
+from fedslim.network.journal_records import messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
@@ -131,20 +131,11 @@ class DeployedServer:
             rounds = kept.rounds
             if header.get("ids"):
                 session.gathering.name_items(bytes.fromhex(header["ids"]), header.get("labels", ()))
-            elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay(
-                rounds,
-                int(header["items"]),
-                time.monotonic() - elapsed,
-                account.passed_before,
-                epoch=kept.epoch,
-                furthest=kept.furthest,
-                endings=kept.endings,
-                retreats=kept.retreats,
-            )
+            began = time.monotonic() - (rounds[-1].elapsed if rounds else 0.0)
+            session.replay(kept, int(header["items"]), began, lambda number: account.passed_before(rounds[number]))
             logger.info("resumed after %s rounds", len(rounds))
-            so_far = rounds[-1].figures if rounds else NOTHING
-            account.carry_over(so_far.seconds, so_far.traffic)
+            if rounds:
+                account.carry_over(rounds[-1])
         self.network = NetworkServer(
             session,
             context,

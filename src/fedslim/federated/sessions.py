@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.connection import Patience
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fedslim.data import TransactionDatabase
-    from fedslim.protocol.positions import Kept
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
@@ -29,7 +28,7 @@ def make_server_session(
     *,
     run: bytes,
     keys: KeyCheck | None,
-    history: Callable[[], Iterable[Kept]] | None = None,  # see `ServerSession`
+    history: Callable[[], Iterable[Any]] | None = None,  # see `ServerSession`
     prepared: Preparation | None = None,
 ) -> ServerSession:
     """Return the server's session of a search, or of the preparation that it needs first."""

@@ -8,54 +8,35 @@ the sum and the others with zeros.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
 
 from fedslim.errors import JournalError
-from fedslim.network.traffic import Direction  # noqa: TC001  # msgspec needs it at run time
+from fedslim.network.traffic import Messages  # noqa: TC001  # msgspec needs it at run time
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec needs it at run time
+from fedslim.protocol.positions import ServerRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from fedslim.network.traffic import Communication
     from fedslim.protocol.variant import Replies
 
 
-class Sum(NamedTuple):
-    """The total of all messages of one kind in one direction."""
-
-    kind: str
-    direction: Direction
-    messages: int
-    sent: int
-    plain: int
-
-
-class Figures(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The costs of a run so far, including those before a restart."""
-
-    seconds: float = 0.0
-    traffic: list[Sum] = []
-
-    @property
-    def sent(self) -> int:
-        """Bytes sent in both directions."""
-        return sum(one.sent for one in self.traffic)
-
-
 class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="round"):
-    """The replies of one round, the time in seconds at which it ended, and why the search was to stop then, if so."""
+    """The replies of one round, the time in seconds at which it ended, and why the search was to stop then, if so.
+
+    `seconds` and `traffic` are the costs of the run so far, including those before a restart.
+    """
 
     number: int
     elapsed: float
     replies: dict[str, m.FromMember]
     ending: Ending | None
-    figures: Figures
+    seconds: float
+    traffic: Messages
 
 
 class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="heard"):
@@ -83,21 +64,13 @@ _kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord | BackRe
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
-NOTHING = Figures()
-
-
-def figures_of(seconds: float, communication: Communication) -> Figures:
-    """Return the costs of a run so far."""
-    traffic = communication.traffic.items()
-    return Figures(seconds, [Sum(*key, one.messages, one.sent, one.plain) for key, one in traffic])
-
-
-def round_record(
+def round_record(  # noqa: PLR0913, PLR0917  # the fields of a record
     number: int,
     elapsed: float,
     replies: Mapping[str, m.FromMember],
     ending: Ending | None = None,
-    figures: Figures = NOTHING,
+    seconds: float = 0.0,
+    traffic: Messages | None = None,
 ) -> bytes:
     """Encode a round of the server."""
     kept = dict(replies)
@@ -111,29 +84,11 @@ def round_record(
         zeros = m.Vector(one.words.length, one.words.bits, b"")
         kept = {first: msgspec.structs.replace(one, words=vector)}
         kept |= {name: msgspec.structs.replace(one, words=zeros) for name in others}
-    return encode_record(RoundRecord(number, elapsed, kept, ending, figures))
-
-
-@dataclass(slots=True)
-class ServerRecords:
-    """The content of a server's journal."""
-
-    rounds: list[RoundRecord] = field(default_factory=list)
-    """In order; of repeated rounds, the last repetition."""
-    epoch: int = 0
-    """The last epoch."""
-    furthest: int = 0
-    """The last round that any member had reached before all went back."""
-    endings: dict[int, Ending] = field(default_factory=dict)
-    """The decisions to end the search, by round, also of rounds that were not reached again after going back."""
-    retreats: int = 0
-    """How often all members went back."""
-    heard: set[str] = field(default_factory=set)
-    """The members that acknowledged the end of the run."""
+    return encode_record(RoundRecord(number, elapsed, kept, ending, seconds, traffic or {}))
 
 
 def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:
-    """Read a server's journal; errors name it."""
+    """Read a server's journal, whose rounds are `RoundRecord`s; errors name it."""
     found = ServerRecords()
     rounds = found.rounds
     for number, record in enumerate(records):

@@ -294,9 +294,9 @@ class NetworkServer:
         now = self._round_since = time.monotonic()
         self._returns.end_round()
         if self._journal is not None:
-            figures = records.figures_of(now - self._began, self.communication)
+            costs = now - self._began, self.communication.traffic
             elapsed = self.session.elapsed(now)
-            self._journal.append(records.round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
+            self._journal.append(records.round_record(ended.number, elapsed, ended.replies, ended.ending, *costs))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()

@@ -6,18 +6,18 @@ that follow are then the same as before, and have the same answers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from fedslim.protocol.outcome import Ending
-    from fedslim.protocol.variant import Replies
 
 MAX_LOST_ROUNDS = 1 << 16
 """How many rounds members may be ahead of a server that was killed and may have lost its last records."""
@@ -26,26 +26,29 @@ MAX_RETREATS = 16
 """How often members may lose records: each time, all members answer earlier questions again."""
 
 
-class Kept(Protocol):
-    """The record of a round: its replies, and whether the search stopped after it."""
+@dataclass(slots=True)
+class ServerRecords:
+    """What a server has written down about a run: see `network/journal_records.py`."""
 
-    @property
-    def replies(self) -> Replies:
-        """The reply of each member that was asked."""
-
-    @property
-    def ending(self) -> Ending | None:
-        """Why the search had to stop, if it had to."""
-
-
-AnyKept = TypeVar("AnyKept", bound=Kept)
+    rounds: list[Any] = field(default_factory=list)
+    """Records with `replies` and `ending`, in order; of repeated rounds, the last repetition."""
+    epoch: int = 0
+    """The last epoch."""
+    furthest: int = 0
+    """The last round that any member had reached before all went back."""
+    endings: dict[int, Ending] = field(default_factory=dict)
+    """The decisions to end the search, by round, also of rounds that were not reached again after going back."""
+    retreats: int = 0
+    """How often all members went back."""
+    heard: set[str] = field(default_factory=set)
+    """The members that acknowledged the end of the run."""
 
 
 class Positions:
     """The next round of each member, as the server knows it, and which members have lost records."""
 
     def __init__(
-        self, members: Iterable[str], max_rounds: int | None, history: Callable[[], Iterable[Kept]] | None
+        self, members: Iterable[str], max_rounds: int | None, history: Callable[[], Iterable[Any]] | None
     ) -> None:
         self._next = dict.fromkeys(members, 0)  # for each member, the round after the last one it answered
         self._max_rounds = max_rounds
@@ -56,9 +59,9 @@ class Positions:
         self._behind: dict[str, int] = {}  # members that have lost records, and their next round
         self._endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
 
-    def restore(self, furthest: int, endings: Mapping[int, Ending], retreats: int) -> None:
+    def restore(self, past: ServerRecords) -> None:
         """Restore the state of a server that was killed; its last records may be lost."""
-        self.furthest, self._endings, self.retreats = furthest, dict(endings), retreats
+        self.furthest, self._endings, self.retreats = past.furthest, past.endings, past.retreats
         self._lost_rounds = MAX_LOST_ROUNDS
 
     def start_over(self) -> None:
@@ -125,7 +128,7 @@ class Positions:
         self.retreats += 1
         return last
 
-    def rounds_before(self, number: int) -> list[Kept] | None:
+    def rounds_before(self, number: int) -> list[Any] | None:
         """Return the rounds before this one from the history; None if it lacks some."""
         assert self.history is not None  # noqa: S101  # `check_return` lets no member fall back otherwise
         rounds = iter(self.history())

@@ -15,7 +15,7 @@ again, and have the same answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,14 +25,14 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
 from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
-from fedslim.protocol.positions import MAX_RETREATS, AnyKept, Kept, Positions
+from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords
 from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
 from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, server_side
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from fedslim.mdl.policy import Policy
     from fedslim.protocol.preparation import Preparation
@@ -58,7 +58,7 @@ class ServerSession:
         max_time: float | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
-        history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, from a journal
+        history: Callable[[], Iterable[Any]] | None = None,  # the rounds so far, from a journal
         prepared: Preparation | None = None,  # what the members agreed on before
     ) -> None:
         if not members or len(set(members)) != len(members):
@@ -205,37 +205,24 @@ class ServerSession:
         self._states[member] = MemberState.AWAY if self.gathered else MemberState.EXPECTED
         return [Waiting(member)] if self.gathered else []
 
-    def replay(  # noqa: PLR0913  # what a journal has of a run
-        self,
-        rounds: Iterable[AnyKept],
-        items: int,
-        now: float,
-        passed: Callable[[AnyKept], None] | None = None,
-        *,
-        epoch: int = 0,
-        furthest: int = 0,
-        endings: Mapping[int, Ending] | None = None,
-        retreats: int = 0,
-    ) -> None:
-        """Bring a new session to the state of an earlier one that had received these replies, in this epoch.
+    def replay(self, past: ServerRecords, items: int, now: float, passed: Callable[[int], None] | None = None) -> None:
+        """Bring a new session to the state of an earlier one, which had written this down.
 
-        All members are then away; they join with their run and round. `passed` is called after each round; `now` is
-        the present time less what the run had taken. If the earlier session was killed while going back, `furthest` is
-        the highest round of any member before, and `endings` has the decisions up to there; `retreats` is the number
-        of returns to earlier rounds.
+        All members are then away; they join with their run and round. `now` is the present time less what the run had
+        taken. `passed` is called with the number of each round after it.
         """
-        self.positions.restore(furthest, endings or {}, retreats)
-        self.gathering.resume(items, epoch)
+        self.positions.restore(past)
+        self.gathering.resume(items, past.epoch)
         self._start(now)
-        if not self._play(rounds, passed):
+        if not self._play(past.rounds, passed):
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
-    def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
+    def _play(self, rounds: Iterable[Any], passed: Callable[[int], None] | None = None) -> bool:
         """Replay rounds from the first on; return whether that was the whole run."""
         self.positions.start_over()
         self._round = next(self._rounds)
         self._situation.number += 1
-        for kept in rounds:
+        for number, kept in enumerate(rounds):
             self.positions.advance(kept.replies, self._situation.number)
             self._situation.ending = kept.ending
             try:
@@ -244,7 +231,7 @@ class ServerSession:
             except StopIteration as end:  # the search was over, though perhaps not all members knew
                 self._finish(end.value)
             if passed is not None:
-                passed(kept)
+                passed(number)
             if self.outcome is not None:
                 return True
         return False
