@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import RunRecord, save_run, served_record
+from fedslim.federated.records import RunRecord, save_run, served_record, table_figures
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.network.in_process import FrameSent, RoundPassed, Trace
+from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.traffic import Communication
 from fedslim.protocol.outcome import Ending, Outcome, code_table
 
@@ -43,17 +43,9 @@ def figures(  # noqa: PLR0913  # keyword-only
     table: CodeTable, communication: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
 ) -> dict[str, Any]:
     """Return the results and costs of a run by name."""
-    c = table.compression
     return {
         "members": members,
-        "transactions": table.transactions,
-        "items": len(table.vocabulary),
-        "bits_total": c.after.total,
-        "bits_data": c.after.data,
-        "bits_model": c.after.model,
-        "L_percent": c.L_percent,
-        "L_data_percent": c.L_data_percent,
-        "itemsets": len(table),
+        **table_figures(table),
         "candidates": tally.candidates,
         "seconds": seconds,
         "converged": ending == "converged",
@@ -81,16 +73,11 @@ class Account:
         """Account for one trace."""
         if isinstance(event, FrameSent):
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
-        elif isinstance(event, RoundPassed):
-            self.communication.end_round()
-        self.follow(event)
-
-    def follow(self, event: Trace) -> None:
-        """Account for a trace of a transport that updates `communication` itself."""
-        if isinstance(event, RoundPassed):
-            self.note(event.number)
-            if self._on_round is not None:
-                self._on_round()
+            return
+        self.communication.end_round()
+        self._remember(event.number, self.seconds, self.communication.bytes_total)
+        if self._on_round is not None:
+            self._on_round()
 
     def passed_before(self, record: RoundRecord) -> None:
         """Count a replayed round with the costs that were recorded when it ended."""
@@ -102,11 +89,8 @@ class Account:
         self._began -= last.seconds
         self.communication.traffic |= last.traffic
 
-    def note(self, number: int) -> None:
+    def _remember(self, number: int, seconds: float, sent: int) -> None:
         """Add a step to the history if the round changed the table."""
-        self._remember(number, self.seconds, None)
-
-    def _remember(self, number: int, seconds: float, sent: int | None) -> None:
         variant = self._session.variant
         if variant is None or not variant.supports:
             return
@@ -126,7 +110,7 @@ class Account:
                 "itemsets": search.itemsets,
                 "bits_total": bits,
                 "L_percent": percent,
-                "bytes_total": self.communication.bytes_total if sent is None else sent,
+                "bytes_total": sent,
             }
         )
 

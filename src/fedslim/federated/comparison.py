@@ -28,33 +28,6 @@ FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_reco
 """The figures that a comparison adds to the record of a simulation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Agreement with the reference, the discovery gap, and how much of it the federation recovered.
-
-    `recovered` has the itemsets of the gap that the federation found, by descending usage in the reference.
-    """
-
-    reference: LabelledTable
-    local_tables: tuple[CodeTable, ...]
-    fidelity: Fidelity
-    gap: DiscoveryGap
-    recovery: GapRecovery
-    recovered: tuple[GapItemset, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures by name, ready for JSON."""
-        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
-        return {name: found[name] for name in FIGURES}
-
-    def gap_as_dict(self) -> dict[str, Any]:
-        """Return the itemsets of the gap, and for each whether the federation found it."""
-        found = {itemset.labels for itemset in self.recovered}
-        gap = self.gap.as_dict()
-        rows = zip(self.gap.itemsets, gap["itemsets"], strict=True)
-        return {**gap, "itemsets": [{**row, "recovered": itemset.labels in found} for itemset, row in rows]}
-
-
 NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
 """The figures of a simulation that was not compared."""
 
@@ -66,6 +39,23 @@ class MinedAlone:
     reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
     gap: DiscoveryGap
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(MinedAlone):
+    """Agreement with the reference, the discovery gap, and how much of it the federation recovered.
+
+    `recovered` has the itemsets of the gap that the federation found, by descending usage in the reference.
+    """
+
+    fidelity: Fidelity
+    recovery: GapRecovery
+    recovered: tuple[GapItemset, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures by name, ready for JSON."""
+        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
+        return {name: found[name] for name in FIGURES}
 
 
 def mine_alone(  # noqa: PLR0913  # keyword-only options of the search
@@ -139,8 +129,8 @@ def compare(
     return Comparison(
         alone.reference,
         alone.local_tables,
-        fidelity(alone.reference, simulation.table),
         alone.gap,
+        fidelity(alone.reference, simulation.table),
         gap_recovery(alone.gap, simulation.table),
         tuple(itemset for itemset in alone.gap.itemsets if frozenset(itemset.labels) in found),
     )

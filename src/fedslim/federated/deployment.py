@@ -143,7 +143,7 @@ class DeployedServer:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=account.follow,
+            trace=account,
             communication=account.communication,
             seconds=account.seconds,
             heard=kept.heard,

@@ -281,6 +281,21 @@ def stamp(table: CodeTable) -> dict[str, Any]:
     }
 
 
+def table_figures(table: CodeTable) -> dict[str, Figure]:
+    """Return the figures of a code table by name."""
+    c = table.compression
+    return {
+        "transactions": table.transactions,
+        "items": len(table.vocabulary),
+        "bits_total": c.after.total,
+        "bits_data": c.after.data,
+        "bits_model": c.after.model,
+        "L_percent": c.L_percent,
+        "L_data_percent": c.L_data_percent,
+        "itemsets": len(table),
+    }
+
+
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that figures may depend on."""
@@ -337,10 +352,8 @@ def _order(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
 
 
 def _gap(compared: Comparison) -> list[GapRow]:
-    return [
-        GapRow(row["items"], row["usage"], row.get("supports", []), row["recovered"])
-        for row in compared.gap_as_dict()["itemsets"]
-    ]
+    found = set(compared.recovered)
+    return [GapRow(list(one.labels), one.usage, list(one.supports), one in found) for one in compared.gap.itemsets]
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class NetworkServer:
         trace: Callable[[Trace], None] | None = None,
         strangers: int = MAX_STRANGERS,
         returns: int = MAX_RETURNS,
-        communication: Communication | None = None,
+        communication: Communication | None = None,  # to which `trace` adds
         seconds: float = 0.0,
         heard: Iterable[str] = (),
         listed: RevocationWatch | None = None,
@@ -69,7 +69,7 @@ class NetworkServer:
         self._patience = patience or Patience()
         self._journal = journal
         self._begin_journal = begin_journal
-        self._trace = trace
+        self._trace = trace or (lambda _event: None)
         self._refusals = RefusedConnections()
         self._connections: dict[str, MemberConnection] = {}
         self._contacts: dict[str, float] = {}  # when each member sent its last message
@@ -300,9 +300,7 @@ class NetworkServer:
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
-        self.communication.end_round()
-        if self._trace is not None:
-            self._trace(RoundPassed(ended.number, ended.kind))
+        self._trace(RoundPassed(ended.number, ended.kind))
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
@@ -320,10 +318,7 @@ class NetworkServer:
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
     def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
-        sent, plain = len(data), len(data) if plain is None else plain
-        self.communication.add(kind, direction, plain=plain, sent=sent)
-        if self._trace is not None:
-            self._trace(FrameSent(kind, direction, name, sent, plain, data))
+        self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))
 
     def close_journal(self) -> None:
         """Force the journal to the disk and close it."""
