@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.prepare import Site
 from fedslim.protocol.server import ServerSession
 from fedslim.trust import Identity, Statement, TrustStore
 
@@ -52,16 +53,18 @@ def make_server_session(
 def make_member_session(  # noqa: PLR0913  # keyword-only
     file: FederationFile,
     name: str,
-    database: TransactionDatabase,
+    data: TransactionDatabase | Site,
     *,
     secret: ItemSecret,
     vocabulary: Vocabulary | None,
     trust: RosterSigner,
     prepared: bytes = b"",
 ) -> MemberSession:
-    """Return a member's session of one search; `prepared` is the digest of its preparation."""
-    own = MemberInput(database, file.federation.members, file.settings(prepared), secret, vocabulary, trust=trust)
-    return MemberSession(name, own)
+    """Return a member's session of a preparation, or of a search; `prepared` is the digest of its preparation."""
+    members = file.federation.members
+    if isinstance(data, Site):
+        return MemberSession(name, MemberInput.preparing(data, members, file.preparing(), trust))
+    return MemberSession(name, MemberInput(data, members, file.settings(prepared), secret, vocabulary, trust=trust))
 
 
 def patience(file: FederationFile) -> Patience:
