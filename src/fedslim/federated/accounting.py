@@ -1,10 +1,4 @@
-"""Collect the results and costs of a server's run, over whichever transport or engine.
-
-account = Account(session)
-account(event)                                   # for each trace of the transport
-served = served_by(session, outcome, account, lost=None)
-save_served(served, file, folder)                # codetable.json and run.json
-"""
+"""Collect the results and costs of a server's run, over whichever transport or engine."""
 
 from __future__ import annotations
 

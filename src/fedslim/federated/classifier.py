@@ -1,7 +1,4 @@
-"""`FedSlimClassifier`: `SlimClassifier` for data that several members hold: a federation for each class.
-
-model = FedSlimClassifier().fit({"north": rows_a, "south": rows_b}, {"north": classes_a, "south": classes_b})
-"""
+"""`FedSlimClassifier`: `SlimClassifier` for data that several members hold: a federation for each class."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Compare a federation's code table with that of all data in one place, and with what each member finds alone.
 
-    compared = compare(simulation)
-    compared.fidelity.f1, compared.recovery.grr
-
 This is separate from the simulation, so that it does not add to a federation's time.
 """
 

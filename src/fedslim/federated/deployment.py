@@ -1,8 +1,5 @@
 """Run a federation over a network, from its federation file to its results, as the server or as a member.
 
-    outcome = await DeployedServer(file, identity, out).run()
-    received = await DeployedMember(file, identity, name, member).run()
-
 Both keep a journal in their run folder, and continue from its end after a kill.
 """
 

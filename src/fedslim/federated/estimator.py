@@ -1,9 +1,4 @@
-"""`FedSlim`: `Slim` for data that several members hold.
-
-fed = FedSlim(variant="x").fit([rows_of_a, rows_of_b])
-fed.codetable_           # with variant "x" the same as that of Slim on all rows
-fed.communication_       # bytes and rounds between the members and the server
-"""
+"""`FedSlim`: `Slim` for data that several members hold."""
 
 from __future__ import annotations
 

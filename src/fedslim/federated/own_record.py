@@ -1,9 +1,4 @@
-"""A run record for one member, or for one table: what its owner may know. Nothing of it is sent.
-
-record = member_record(file, "north", received.table, kept, database, sent=summarise(audit), command=command, …)
-record = compared_record(record, received.table, mine(database).table)
-record = mined_record(table, "visits.csv", "fedslim mine visits.csv")
-"""
+"""A run record for one member, or for one table: what its owner may know. Nothing of it is sent."""
 
 from __future__ import annotations
 

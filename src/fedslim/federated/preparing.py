@@ -1,8 +1,5 @@
 """Run the preparation of a federation in this process, with the messages and masks of a real one.
 
-    prepared = prepare_together(schema, {"north": site_a, "south": site_b}, secret, entropy)
-    simulate(prepared.databases)
-
 Items are numbered by their ids, as in a federation: the same in one place is `fedslim mine --schema S --secret F`.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +70,7 @@ def make_member_session(  # noqa: PLR0913  # keyword-only
 
 def patience(file: FederationFile) -> Patience:
     """Return the timeouts of a federation file."""
-    waits = file.timeouts
-    return Patience(
-        answer=waits.answer,
-        grace=waits.grace,
-        farewell=max(waits.grace, MIN_FAREWELL),
-        connect=waits.connect,
-        keepalive=waits.keepalive,
-    )
+    return Patience(**asdict(file.timeouts), farewell=max(file.timeouts.grace, MIN_FAREWELL))
 
 
 class KeyTrust:

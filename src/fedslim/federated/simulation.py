@@ -1,8 +1,5 @@
 """Simulate a federation in one process: the members, the protocol between them, and its costs.
 
-    simulation = simulate({"north": db_a, "south": db_b}, variant="x")
-    simulation.table, simulation.communication.bytes_total
-
 Messages are encoded, masked and decoded as on a network. Secrets are derived from a seed, so that equal seeds give
 equal bytes. The result depends on the seed only from effort 3 on.
 """
@@ -94,6 +91,7 @@ class Simulation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures by name, ready for JSON."""
+        options = ("variant", "masked", "seed", "max_time", "max_rounds", "min_members_with", "width", "effort")
         found = figures(
             self.table,
             self.communication,
@@ -103,15 +101,8 @@ class Simulation:
             seconds=self.seconds,
         )
         return {
-            "variant": self.variant,
-            "masked": self.masked,
-            "seed": self.seed,
-            "max_time": self.max_time,
-            "max_rounds": self.max_rounds,
+            **{name: getattr(self, name) for name in options},
             "min_count": self.table.min_count,
-            "min_members_with": self.min_members_with,
-            "width": self.width,
-            "effort": self.effort,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._partition(),
             **found,

@@ -1,8 +1,5 @@
 """Run a whole federation in one process, with the same messages and bytes as on a network.
 
-    federation = MemoryFederation({"a": db_a, "b": db_b}, settings, …)
-    outcome = federation.run()
-
 Every message is encoded as a frame and decoded from it, with the limits that apply on a network. What the server sends
 to several members is decoded once: messages cannot be changed, and members keep every question.
 """

@@ -1,9 +1,5 @@
 """Listen for TLS connections, with a limit on peers that have not shown a certificate yet ("strangers").
 
-    # `met` is called with the reader and writer of each connection, `refused` with the reason why a handshake failed
-    async with Door(host, port, context, met, refused=print) as door:
-        print(door.port)
-
 A peer is a stranger until its handshake is done, and for no longer than a handshake may take. When there are too many
 strangers, the oldest is dropped, but not within its first second; new connections wait in the kernel's queue. An
 honest handshake takes milliseconds, so hundreds of silent connections do not keep a member out.
@@ -75,7 +71,7 @@ class Door:
         context: ssl.SSLContext,
         met: Callable[[Reader, StreamWriter], Awaitable[None]],
         *,
-        refused: Callable[[str], None],
+        refused: Callable[[str], None],  # called with the reason why a handshake failed
         handshake: float = HANDSHAKE,
         strangers: int = MAX_STRANGERS,
         before: Callable[[], None] | None = None,

@@ -1,12 +1,4 @@
-"""Count the traffic of a run: rounds, and bytes by message kind and direction, before and after compression.
-
-    communication = Communication()
-    communication.add("usages", "up", plain=800, sent=310)
-    communication.end_round()
-    communication.bytes_total, communication.as_dict()
-
-The code that sends and receives messages calls `add`.
-"""
+"""Count the traffic of a run: rounds, and bytes by message kind and direction, before and after compression."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Messages as bytes: a 4-byte length, then the message, packed by msgspec and compressed by zlib.
 
-    frame = to_bytes(message)                  # Frame(data, plain): the bytes to send, and their number before zlib
-    message = from_server(data[4:])
-
 No memory is allocated on a peer's word: the length is checked before reading, the decompressed size during
 decompression, and every count by the types in `messages.py`.
 """

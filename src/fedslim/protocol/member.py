@@ -37,7 +37,7 @@ from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster
 from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import WORD_BITS
-from fedslim.protocol.variant import MemberSide, UnmaskedWords, member_side
+from fedslim.protocol.variant import MemberSide, UnmaskedWords, sides
 from fedslim.protocol.wire_types import ID_BYTES, split_ids
 from fedslim.secagg import AgreementKey, Masker, MaskLabel, PairSecret
 
@@ -275,7 +275,9 @@ class MemberSession:
         return answer
 
     def _side(self) -> MemberSide:
-        return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
+        own = self._own
+        side: MemberSide = sides(own.settings.variant)[1](own.site or self._numbered, own.settings, len(own.members))
+        return side
 
     def _labels(self, question: m.AskLabels) -> UnsealedLabels:
         """Return the labels of our items in a table that may be published."""

@@ -57,29 +57,17 @@ class Positions:
         self.retreats = 0
         self._lost_rounds = 0  # how many rounds may have followed the known ones
         self._behind: dict[str, int] = {}  # members that have lost records, and their next round
-        self._endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
+        self.endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
 
     def restore(self, past: ServerRecords) -> None:
         """Restore the state of a server that was killed; its last records may be lost."""
-        self.furthest, self._endings, self.retreats = past.furthest, past.endings, past.retreats
+        self.furthest, self.endings, self.retreats = past.furthest, past.endings, past.retreats
         self._lost_rounds = MAX_LOST_ROUNDS
-
-    def start_over(self) -> None:
-        """Start from the first round."""
-        self._next = dict.fromkeys(self._next, 0)
 
     def advance(self, members: Iterable[str], number: int) -> None:
         """Note that these members have answered, so that round `number` comes next for them."""
         for member in members:
             self._next[member] = number
-
-    def ending_of(self, number: int) -> Ending | None:
-        """Return the decision to stop that was made in this round, if it was asked before."""
-        return self._endings.get(number)
-
-    def all_here(self) -> None:
-        """Note that all members have reported their position."""
-        self._lost_rounds = 0
 
     def check_return(self, member: str, join: m.Join, run: bytes, number: int | None, *, gathered: bool) -> None:
         """Check that a member can come back to this run from its position; note if it has lost records.
@@ -120,6 +108,7 @@ class Positions:
 
         `number` is that of the round that would have come next.
         """
+        self._lost_rounds = 0  # all members have reported their position
         if not self._behind:
             return None
         last = min(self._behind.items(), key=itemgetter(1))
@@ -136,5 +125,5 @@ class Positions:
         if len(before) != number:
             return None
         # Keep the decisions to stop, so that the same questions follow as before.
-        self._endings |= {at: kept.ending for at, kept in enumerate(rounds, number) if kept.ending is not None}
+        self.endings |= {at: kept.ending for at, kept in enumerate(rounds, number) if kept.ending is not None}
         return before

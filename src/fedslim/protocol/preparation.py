@@ -1,9 +1,5 @@
 """The outcome of a preparation: order statistics, kept categories and the vocabulary, from everybody's rows.
 
-    preparation = Preparation.read("preparation.json")
-    database = preparation.database(schema, site, secret)        # the items of a member's rows
-    preparation.digest()                                         # equal at the server and at all members
-
 A member derives it from the questions that it was asked. All members sign its digest, as part of the search's settings.
 """
 

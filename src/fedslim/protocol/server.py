@@ -28,13 +28,12 @@ from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords
 from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
-from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, server_side
+from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, sides
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from fedslim.mdl.policy import Policy
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck
 
@@ -54,7 +53,6 @@ class ServerSession:
         settings: m.Settings,
         *,
         run: bytes,
-        policy: Policy | None = None,
         max_time: float | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
@@ -67,7 +65,6 @@ class ServerSession:
         self.settings = settings
         self.outcome: Outcome | None = None
         self.variant: ServerSide | None = None  # set when the run starts
-        self._policy = policy or policy_of(settings)
         self._max_time = max_time
         self.gathering = Gathering(self.members, settings, run, keys=keys, vocabulary=vocabulary)
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
@@ -219,7 +216,7 @@ class ServerSession:
 
     def _play(self, rounds: Iterable[Any], passed: Callable[[int], None] | None = None) -> bool:
         """Replay rounds from the first on; return whether that was the whole run."""
-        self.positions.start_over()
+        self.positions.advance(self.members, 0)
         self._round = next(self._rounds)
         self._situation.number += 1
         for number, kept in enumerate(rounds):
@@ -273,7 +270,6 @@ class ServerSession:
         except ProtocolError as error:
             return self._fail(str(error), None)
         self._states = dict.fromkeys(self.members, MemberState.INVITED)
-        self.positions.all_here()
         return [*retreat, *invitation]
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -287,10 +283,9 @@ class ServerSession:
 
     def _start(self, now: float) -> None:
         self._began = now
-        self._situation = Situation(
-            self.members, self.gathering.items, self.settings, self._policy, run=self.gathering.run
-        )
-        self.variant = server_side(self._situation)
+        items, policy = self.gathering.items, policy_of(self.settings)
+        self._situation = Situation(self.members, items, self.settings, policy, run=self.gathering.run)
+        self.variant = sides(self.settings.variant)[0](self._situation)
         self._rounds = rounds_of(self.variant, self._situation)
 
     def _check_round(self, member: str, reply: m.FromMember) -> None:
@@ -304,7 +299,7 @@ class ServerSession:
         assert self._round is not None  # noqa: S101  # a member has just answered it
         self.positions.advance(self._replies, self._situation.number)
         # Decided once and journaled with the round: a restored server must decide the same.
-        decided = self.positions.ending_of(self._situation.number - 1) or self._reason_to_stop(now)
+        decided = self.positions.endings.get(self._situation.number - 1) or self._reason_to_stop(now)
         self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
         return [ended, *self._next()]
