@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.gathering import MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberSession
 from fedslim.protocol.positions import ServerRecords
+from fedslim.protocol.roster import MAX_LOST_EPOCHS
 from fedslim.protocol.state import MemberState
 from wire import databases, entropy_of, inputs_of, server_for
 

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from fedslim.errors import JournalError, ParameterError, WriteError
 from fedslim.network import journal as journals
-from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC, Journal
-from fedslim.network.journal_records import (
+from fedslim.network.journal import (
+    HEAD_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
     BackRecord,
     EpochRecord,
     HeardRecord,
+    Journal,
     encode_record,
     messages_in,
     read_server_records,

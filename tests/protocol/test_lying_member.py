@@ -15,8 +15,8 @@ from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.bounded_ranking import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol import gathering
 from fedslim.protocol import messages as m
+from fedslim.protocol import roster
 from fedslim.protocol.events import NewEpoch
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.state import MemberState
@@ -490,7 +490,7 @@ def test_without_an_agreed_vocabulary_every_item_is_named():
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(gathering, "MAX_ITEMS", 7)
+    monkeypatch.setattr(roster, "MAX_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))

@@ -10,7 +10,7 @@ import pytest
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
-from fedslim.network.journal_records import (
+from fedslim.network.journal import (
     BackRecord,
     EpochRecord,
     encode_record,

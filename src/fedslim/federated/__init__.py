@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedslim.federated.classifier import FedSlimClassifier
     from fedslim.federated.comparison import Comparison, compare, mine_alone
     from fedslim.federated.dividing import SCHEMES, divide
-    from fedslim.federated.estimator import FedSlim
+    from fedslim.federated.estimator import FedSlim, FedSlimClassifier
     from fedslim.federated.simulation import Simulation, simulate
 
 __all__ = [
@@ -33,7 +32,7 @@ __all__ = [
 _HOME = {
     "Comparison": "comparison",
     "FedSlim": "estimator",
-    "FedSlimClassifier": "classifier",
+    "FedSlimClassifier": "estimator",
     "SCHEMES": "dividing",
     "Simulation": "simulation",
     "compare": "comparison",

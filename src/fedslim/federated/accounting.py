@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import RunRecord, save_run, served_record, table_figures
+from fedslim.federated.records import Figure, RunRecord, save_run, served_record
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.traffic import Communication
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedslim.errors import RunError
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
-    from fedslim.network.journal_records import RoundRecord
+    from fedslim.network.journal import RoundRecord
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
@@ -31,6 +31,21 @@ CODE_TABLE, RECORD = "codetable.json", "run.json"
 """The result files in a server's run folder."""
 
 SERVING = "fedslim server FEDERATION.toml"
+
+
+def table_figures(table: CodeTable) -> dict[str, Figure]:
+    """Return the figures of a code table by name."""
+    c = table.compression
+    return {
+        "transactions": table.transactions,
+        "items": len(table.vocabulary),
+        "bits_total": c.after.total,
+        "bits_data": c.after.data,
+        "bits_model": c.after.model,
+        "L_percent": c.L_percent,
+        "L_data_percent": c.L_data_percent,
+        "itemsets": len(table),
+    }
 
 
 def figures(  # noqa: PLR0913  # keyword-only

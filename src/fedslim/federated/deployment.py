@@ -16,8 +16,7 @@ from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
-from fedslim.network.journal import Journal, Reopened, check_folder
-from fedslim.network.journal_records import messages_in, read_server_records
+from fedslim.network.journal import Journal, Reopened, check_folder, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status

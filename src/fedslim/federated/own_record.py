@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from fedslim.federated.accounting import table_figures
 from fedslim.federated.records import (
     AloneRecord,
     HistoryStep,
@@ -15,7 +16,6 @@ from fedslim.federated.records import (
     RunRecord,
     settings_of,
     stamp,
-    table_figures,
 )
 from fedslim.metrics import differences, supports_in
 from fedslim.metrics.labelled import usages

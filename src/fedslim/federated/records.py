@@ -281,21 +281,6 @@ def stamp(table: CodeTable) -> dict[str, Any]:
     }
 
 
-def table_figures(table: CodeTable) -> dict[str, Figure]:
-    """Return the figures of a code table by name."""
-    c = table.compression
-    return {
-        "transactions": table.transactions,
-        "items": len(table.vocabulary),
-        "bits_total": c.after.total,
-        "bits_data": c.after.data,
-        "bits_model": c.after.model,
-        "L_percent": c.L_percent,
-        "L_data_percent": c.L_data_percent,
-        "itemsets": len(table),
-    }
-
-
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that figures may depend on."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import FedslimError, LineError, RunError, WriteError
 from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
-from fedslim.network.journal_records import encode_record
+from fedslim.network.journal import Journal, encode_record
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession, farewell
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from fedslim.network.journal import Journal
     from fedslim.protocol.events import Received
 
 logger = logging.getLogger(__name__)

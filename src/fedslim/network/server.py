@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
-from fedslim.network import journal_records as records
 from fedslim.network import status
 from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
 from fedslim.network.in_process import FrameSent, RoundPassed, Trace
+from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
 from fedslim.network.traffic import Communication, Direction
 from fedslim.protocol import framing
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Callable, Iterable
 
-    from fedslim.network.journal import Journal
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
@@ -252,13 +251,13 @@ class NetworkServer:
         for output in outputs:
             match output:
                 case NewEpoch(number):
-                    self._keep(records.EpochRecord(number, self.session.positions.furthest))
+                    self._keep(EpochRecord(number, self.session.positions.furthest))
                 case RoundEnded():
                     self._end_round(output)
                 case WentBack(number, member):
                     lost = "%s has lost its last journal records; all members go back to round %s"
                     logger.warning(lost, member, number)
-                    self._keep(records.BackRecord(number))
+                    self._keep(BackRecord(number))
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
@@ -266,7 +265,7 @@ class NetworkServer:
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
                         epoch, furthest = self.session.gathering.epoch, self.session.positions.furthest
-                        self._keep(records.EpochRecord(epoch, furthest))
+                        self._keep(EpochRecord(epoch, furthest))
                 case Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
                 case Waiting():
@@ -281,12 +280,12 @@ class NetworkServer:
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
             if self._journal is not None:
-                self._journal.append(records.encode_record(records.HeardRecord(name)))
+                self._journal.append(encode_record(HeardRecord(name)))
 
-    def _keep(self, record: records.BackRecord | records.EpochRecord) -> None:
+    def _keep(self, record: BackRecord | EpochRecord) -> None:
         """Write to the journal that all members start anew, before the server acts on it."""
         if self._journal is not None:
-            self._journal.append(records.encode_record(record))
+            self._journal.append(encode_record(record))
             self._journal.sync()  # a resumed server must know how far members had been
 
     def _end_round(self, ended: RoundEnded) -> None:
@@ -296,7 +295,7 @@ class NetworkServer:
         if self._journal is not None:
             costs = now - self._began, self.communication.traffic
             elapsed = self.session.elapsed(now)
-            self._journal.append(records.round_record(ended.number, elapsed, ended.replies, ended.ending, *costs))
+            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, *costs))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()

@@ -28,7 +28,7 @@ MAX_RETREATS = 16
 
 @dataclass(slots=True)
 class ServerRecords:
-    """What a server has written down about a run: see `network/journal_records.py`."""
+    """What a server has written down about a run: see `network/journal.py`."""
 
     rounds: list[Any] = field(default_factory=list)
     """Records with `replies` and `ending`, in order; of repeated rounds, the last repetition."""

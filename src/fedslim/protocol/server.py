@@ -23,9 +23,9 @@ from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
-from fedslim.protocol.gathering import Gathering
 from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords
+from fedslim.protocol.roster import Gathering, KeyCheck
 from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
 from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, sides
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.roster import KeyCheck
 
 
 WORD_BYTES = 8
