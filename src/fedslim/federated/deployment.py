@@ -278,11 +278,10 @@ class DeployedMember:
         """Go on from a preparation to the search; members that left are not in it."""
         name = self._identity.name
         if name in kept.left:
-            msg = (
+            raise RunError(
                 "this member left after the preparation: it shares too little with the others (min_overlap in its "
                 "policy); compare the spellings and units of its data with theirs, and start again in a new run folder"
             )
-            raise RunError(msg)
         before, self._file = self._file, self._file.without(kept.left)
         if kept.left and self._guard is not None:
             left = ", ".join(kept.left)

@@ -155,11 +155,10 @@ def members_of(X: Any) -> tuple[list[str] | None, list[Any]]:  # noqa: N803  # s
         return list(X), list(X.values())
     if isinstance(X, (list, tuple)):
         return None, list(X)
-    msg = (
+    raise DataError(
         f"the members' data are of type {type(X).__name__}; give a list with the data of each member, "
         "or a dictionary by member name"
     )
-    raise DataError(msg)
 
 
 class FedSlimClassifier(ClassTables):

@@ -367,19 +367,17 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
             msg = f"the name of a member is {name!r:.60}; give a string of 1 to {MAX_NAME_LENGTH} characters"
             raise ParameterError(msg)
         if not isinstance(database, TransactionDatabase):
-            msg = (
+            raise ParameterError(
                 f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each member "
                 "(fedslim.data.encode_together creates them), or use FedSlim"
             )
-            raise ParameterError(msg)
     first, *others = named.items()
     for name, database in others:
         if database.vocabulary != first[1].vocabulary:
-            msg = (
+            raise ParameterError(
                 f"{first[0]} and {name} have different vocabularies; create their databases together with "
                 "fedslim.data.encode_together"
             )
-            raise ParameterError(msg)
     return named
 
 

@@ -80,11 +80,10 @@ class Positions:
         if not where and lost_all:
             return  # it was away before it had answered anything
         if not gathered or (join.run != run and not lost_all):
-            msg = (
+            raise ProtocolError(
                 f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}, but "
                 f"this is run {run.hex()}; it cannot continue here"
             )
-            raise ProtocolError(msg)
         ahead = where if number is None else number
         if join.position in {where, ahead}:
             return
@@ -94,11 +93,10 @@ class Positions:
         if self._max_rounds is not None:
             most = min(most, self._max_rounds + m.ROUNDS_TO_FINISH)
         if (set_back and self.history is None) or join.position > most:
-            msg = (
+            raise ProtocolError(
                 f"member {member!r} comes back from round {join.position}, but was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
             )
-            raise ProtocolError(msg)
         self.furthest = max(self.furthest, join.position)
         if set_back:
             self._behind[member] = join.position
