@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from fedslim.data.atomic import creating
 from fedslim.errors import JournalError, ParameterError, WriteError
@@ -45,6 +44,7 @@ from fedslim.network.traffic import Messages  # noqa: TC001  # msgspec needs it 
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec needs it at run time
 from fedslim.protocol.positions import ServerRecords
+from fedslim.protocol.sums import add_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -338,16 +338,12 @@ def round_record(  # noqa: PLR0913, PLR0917  # the fields of a record
     with the sum and the others with zeros.
     """
     kept = dict(replies)
-    if all(isinstance(reply, m.Masked) for reply in kept.values()):
-        first, *others = kept
-        one: m.Masked = kept[first]  # type: ignore[assignment]
-        total = np.zeros(one.words.length, np.uint64)
-        for reply in kept.values():
-            total += np.frombuffer(reply.words.data, "<u8")  # type: ignore[union-attr]
-        vector = m.Vector(one.words.length, one.words.bits, total.astype("<u8").tobytes())
-        zeros = m.Vector(one.words.length, one.words.bits, b"")
-        kept = {first: msgspec.structs.replace(one, words=vector)}
-        kept |= {name: msgspec.structs.replace(one, words=zeros) for name in others}
+    masked = {name: reply for name, reply in replies.items() if isinstance(reply, m.Masked)}
+    if masked and len(masked) == len(replies):
+        data = add_up(masked, next(iter(masked.values())).words.length).astype("<u8").tobytes()
+        for name, one in masked.items():
+            kept[name] = msgspec.structs.replace(one, words=msgspec.structs.replace(one.words, data=data))
+            data = b""  # read as zeros
     return encode_record(RoundRecord(number, elapsed, kept, ending, seconds, traffic or {}))
 
 

@@ -301,7 +301,9 @@ class ServerSession:
         decided = self.positions.endings.get(self._situation.number - 1) or self._reason_to_stop(now)
         self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
-        return [ended, *self._next()]
+        following = self._next()
+        # A round that cannot be used is not journaled: nobody could go on from it.
+        return following if isinstance(self._farewell, m.Abort) else [ended, *following]
 
     def _next(self) -> list[ServerOutput]:
         """Let the variant continue to its next round, or to the end."""
