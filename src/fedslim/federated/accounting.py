@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import Figure, RunRecord, save_run, served_record
+from fedslim.federated.records import HistoryStep, KindTraffic, MemberRecord, RunRecord, save_run, settings_of, stamp
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.traffic import Communication
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.errors import RunError
+    from fedslim.federated.records import Figure
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
     from fedslim.network.journal import RoundRecord
@@ -176,18 +178,33 @@ def save_served(
     served: Served,
     file: FederationFile,
     folder: Path,
-    more: Mapping[str, Any] = MappingProxyType({}),
+    more: Mapping[str, Any] | None = None,
     *,
     command: str = SERVING,
 ) -> None:
-    """Save the result files, readable by their owner only.
+    """Save the table and a record with what the server saw, readable by their owner only.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
 
     Raises:
         WriteError: A file cannot be written.
     """
-    save_results(served.table, served_record(served, file, more, command=command), folder)
+    found = {**served.as_dict(file), **(more or {})}
+    traffic, untold = found.pop("by_kind"), found.pop("not_told")
+    seen, federation = served.outcome.member_usages or {}, file.federation
+    record = RunRecord(
+        kind="server",
+        data=federation.name,
+        variant=federation.variant,
+        command=command,
+        settings={**settings_of(file), "not_told": untold},
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
+        figures=found,
+        history=msgspec.convert(list(served.history), list[HistoryStep]),
+        members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
+        **stamp(served.table),
+    )
+    save_results(served.table, record, folder)
 
 
 def save_results(table: CodeTable, record: RunRecord, folder: Path) -> None:

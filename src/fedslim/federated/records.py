@@ -34,7 +34,6 @@ from fedslim.safeguards.audit import Amount  # noqa: TC001
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fedslim.federated.accounting import Served
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
@@ -233,29 +232,6 @@ def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> R
     table = record.code_table
     more = [_agreement(name, fidelity(other, table).as_dict(), other, table) for name, other in others.items()]
     return msgspec.structs.replace(record, agreements=[*record.agreements, *more])
-
-
-def served_record(
-    served: Served, file: FederationFile, more: Mapping[str, Any] | None = None, *, command: str
-) -> RunRecord:
-    """Return the record of a real server, with what that server saw."""
-    found = {**served.as_dict(file), **(more or {})}
-    traffic = found.pop("by_kind")
-    untold = found.pop("not_told")
-    seen = served.outcome.member_usages or {}
-    federation = file.federation
-    return RunRecord(
-        kind="server",
-        data=federation.name,
-        variant=federation.variant,
-        command=command,
-        settings={**settings_of(file), "not_told": untold},
-        figures=found,
-        history=msgspec.convert(list(served.history), list[HistoryStep]),
-        traffic=msgspec.convert(traffic, list[KindTraffic]),
-        members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
-        **stamp(served.table),
-    )
 
 
 def settings_of(file: FederationFile) -> dict[str, Any]:
