@@ -15,8 +15,7 @@ import pandas as pd
 
 from fedslim.data import ItemSecret
 from fedslim.data.frames import dataframe_table
-from fedslim.federated.preparing import prepare_together
-from fedslim.federated.simulation import entropy_of, prepare
+from fedslim.federated.simulation import entropy_of, prepare, prepare_together
 from fedslim.schema import Schema, agree, conform
 
 COLUMNS, BINS, MEMBERS = 40, 10, 10

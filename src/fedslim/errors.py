@@ -78,10 +78,6 @@ class MaskReuseError(SecureAggregationError):
     """A mask would be used twice, which would reveal the difference of two answers."""
 
 
-class MembershipError(SecureAggregationError):
-    """An answer is missing from a sum, duplicate, or not from a member of the round."""
-
-
 class ProtocolError(RunError):
     """A peer sent an invalid message, or one not allowed now; the message names the state, the message and the peer."""
 

@@ -16,8 +16,7 @@ import pytest
 from deployment import PATIENCE, Deployment
 
 from fedslim.federated.deployment import MEMBER_JOURNAL
-from fedslim.network.journal import Journal
-from fedslim.network.journal_records import encode_record, messages_in
+from fedslim.network.journal import Journal, encode_record, messages_in
 from fedslim.protocol import messages as m
 
 EXTRA = 1000

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from fedslim.errors import ProtocolError
-from fedslim.protocol.gathering import MAX_LOST_EPOCHS
 from fedslim.protocol.member import MemberSession
+from fedslim.protocol.positions import ServerRecords
+from fedslim.protocol.roster import MAX_LOST_EPOCHS
 from fedslim.protocol.state import MemberState
 from wire import databases, entropy_of, inputs_of, server_for
 
@@ -21,7 +22,7 @@ NAMED = databases({"a": ["abc"] * 4 + ["ab"] * 3, "b": ["abd"] * 5, "c": ["cd"] 
 def restarted(epoch):
     """Return a server that was killed in the first round of an epoch."""
     server = server_for(NAMED, "x")
-    server.replay([], 4, 0.0, epoch=epoch)
+    server.replay(ServerRecords(epoch=epoch), 4, 0.0)
     return server
 
 

@@ -15,8 +15,7 @@ import pytest
 from liar import MEMBERS, Liar, Loopback
 
 from fedslim.errors import ProtocolError
-from fedslim.network.journal import Journal
-from fedslim.network.journal_records import messages_in
+from fedslim.network.journal import Journal, messages_in
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
 from wire import Line, of_numbers, sprinkled

@@ -11,8 +11,7 @@ import pytest
 from fedslim.data import ItemSecret
 from fedslim.data.frames import dataframe_table
 from fedslim.errors import ProtocolError
-from fedslim.federated.preparing import prepare_together
-from fedslim.federated.simulation import entropy_of
+from fedslim.federated.simulation import entropy_of, prepare_together
 from fedslim.protocol import messages as m
 from fedslim.protocol.preparation import MAX_ROUNDS
 from fedslim.protocol.prepare import FIRST_SKETCH, GROWTH, PrepareServer

@@ -31,7 +31,7 @@ from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.folder import FINISHED
 from fedslim.federated.simulation import prepare, simulate
-from fedslim.network import journal_records as recording
+from fedslim.network import journal as recording
 
 NAMES = ("north", "south", "west", "east", "centre")
 GRACE = 40.0  # enough for four processes to start on a busy machine

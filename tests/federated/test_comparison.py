@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from fedslim.data import PLANTED, TransactionDatabase, builtin_database
 from fedslim.federated import compare, simulate
 from fedslim.federated.comparison import FIGURES, NOT_COMPARED
+from fedslim.federated.records import simulation_record
 from fedslim.mdl import mine
 from fedslim.mdl.driver import Stop
 from fedslim.metrics import ReferenceItemset, ReferenceTable
@@ -36,19 +36,19 @@ def test_what_is_spread_thin_over_hospitals_is_found_together_only(compared, dat
         assert set(itemset.supports) <= {4, 5}
 
 
-def test_the_gap_is_told_itemset_by_itemset(compared):
-    record = json.loads(json.dumps(compared.gap_as_dict()))
-    assert record["gap"] == len(record["itemsets"]) == len(compared.gap)
-    assert record["local_tables"] == 6
-    assert all(itemset["recovered"] for itemset in record["itemsets"])
-    assert sum(record["itemsets"][0]["supports"]) >= record["itemsets"][0]["usage"]
+def test_the_gap_is_told_itemset_by_itemset(simulation, compared):
+    record = simulation_record(simulation, compared, data="encounters", command="")
+    assert record.figures["gap"] == len(record.gap) == len(compared.gap)
+    assert sum(member.alone is not None for member in record.members) == 6
+    assert all(row.recovered for row in record.gap)
+    assert sum(record.gap[0].supports) >= record.gap[0].usage
 
 
 def test_a_run_cut_short_recovers_less(databases, compared):
     short = compare(simulate(databases, max_rounds=40), compared.reference)
     assert short.fidelity.f1 < 1
     assert short.recovery.gap_recovered < short.recovery.gap == len(compared.gap)
-    assert [row["recovered"] for row in short.gap_as_dict()["itemsets"]].count(True) == short.recovery.gap_recovered
+    assert len(short.recovered) == short.recovery.gap_recovered
 
 
 def test_with_a_reference_of_somebody_else(simulation):

@@ -24,7 +24,7 @@ from fedslim.network.connection import Patience, hang_up
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
-from fedslim.protocol.gathering import MAX_EPOCHS
+from fedslim.protocol.roster import MAX_EPOCHS
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 from fedslim.secagg import AgreementKey

@@ -14,20 +14,22 @@ from hypothesis import strategies as st
 
 from fedslim.errors import JournalError, ParameterError, WriteError
 from fedslim.network import journal as journals
-from fedslim.network.journal import HEAD_BYTES, LENGTH_BYTES, MAGIC, Journal
-from fedslim.network.journal_records import (
+from fedslim.network.journal import (
+    HEAD_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
     BackRecord,
     EpochRecord,
-    Figures,
     HeardRecord,
-    ServerRecords,
-    Sum,
+    Journal,
     encode_record,
     messages_in,
     read_server_records,
     round_record,
 )
+from fedslim.network.traffic import Traffic
 from fedslim.protocol import messages as m
+from fedslim.protocol.positions import ServerRecords
 
 HEADER = {"run": "0123", "members": ["a", "b"]}
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
@@ -423,13 +425,13 @@ def test_plain_answers_are_kept_as_they_are():
     replies = {"a": m.Usages(0, m.Vector.of(np.arange(3))), "b": m.Usages(0, m.Vector.of(np.arange(9)))}
     (kept,) = rounds_of([round_record(0, 0.0, replies)], "run.journal")
     assert kept.replies == replies
-    assert (kept.ending, kept.figures) == (None, Figures())
+    assert (kept.ending, kept.seconds, kept.traffic) == (None, 0.0, {})
 
 
 def test_why_the_run_ends_and_what_it_cost_are_kept():
-    figures = Figures(7.5, [Sum("Masked", "up", 3, 300, 400), Sum("Ask", "down", 3, 50, 60)])
-    (kept,) = rounds_of([round_record(0, 1.0, {"a": masked(0, [1])}, "out of time", figures)], "run.journal")
-    assert (kept.ending, kept.figures, kept.figures.sent) == ("out of time", figures, 350)
+    figures = 7.5, {("Masked", "up"): Traffic(3, 300, 400), ("Ask", "down"): Traffic(3, 50, 60)}
+    (kept,) = rounds_of([round_record(0, 1.0, {"a": masked(0, [1])}, "out of time", *figures)], "run.journal")
+    assert (kept.ending, kept.seconds, kept.traffic) == ("out of time", *figures)
 
 
 def test_what_a_member_was_told_comes_back():

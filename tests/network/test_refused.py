@@ -13,6 +13,9 @@ from fedslim.errors import RunError
 from fedslim.network import listener
 from fedslim.network.connection import Patience, unreached_because
 from fedslim.network.listener import SUMMARY_EVERY, RefusedConnections
+from fedslim.network.member import NetworkMember
+from fedslim.protocol import framing
+from fedslim.protocol import messages as m
 
 
 class Told:
@@ -147,3 +150,28 @@ def test_there_is_always_a_reason_why_nobody_was_reached():
     assert unreached_because(TimeoutError(), 5.0).startswith("no answer within 5 s; ")
     # As asyncio raises it if the other side closes the connection during the handshake.
     assert unreached_because(ConnectionResetError(), 5.0) == "the other side closed the connection before it was set up"
+
+
+def test_a_member_that_is_too_early_for_the_search_refuses_nothing():
+    """The server may still be telling members how the preparation ended."""
+    refusals, sent = [], []
+
+    class Early:
+        received, position = None, 0
+
+        def join(self, _entropy):
+            return m.Heard()
+
+        def is_too_early(self, message):
+            return isinstance(message, m.Finish)
+
+    class Line:
+        async def send(self, data):
+            sent.append(data)
+
+        async def receive(self):
+            return framing.to_bytes(m.Finish("converged", None, (), [])).data
+
+    member = NetworkMember(Early(), None, entropy=bytes, refusing=lambda: refusals.append(1))
+    asyncio.run(asyncio.wait_for(member._converse(Line()), 10))
+    assert (len(sent), refusals) == (1, [])

@@ -9,7 +9,7 @@ import msgspec
 
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
-from fedslim.protocol.variant import member_side
+from fedslim.protocol.variant import sides
 from fedslim.protocol.wire_types import MAX_SLOTS
 from fedslim.secagg import AgreementKey
 from wire import FIGURE, RUN, databases, inputs_of, of_numbers, settings_for, sprinkled, vector
@@ -23,7 +23,7 @@ N_ITEMS = 9
 def side(variant, seed=1, n_items=N_ITEMS, transactions=50, **settled):
     """One member's side of a variant, and its database."""
     (database,) = of_numbers([sprinkled(seed, n_items, 1, transactions, noise=0.2)[0]], n_items).values()
-    return member_side(settings_for(variant, **settled), database, 2), database
+    return sides(variant)[1](database, settings_for(variant, **settled), 2), database
 
 
 def check_covers(state, database, dropped=()):

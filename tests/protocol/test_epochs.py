@@ -7,8 +7,7 @@ from weather import MEMBERS, Weather, claims, restarted
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.protocol.gathering import MAX_EPOCHS, MAX_LOST_EPOCHS
-from fedslim.protocol.roster import apply_update
+from fedslim.protocol.roster import MAX_EPOCHS, MAX_LOST_EPOCHS, apply_update
 from fedslim.protocol.state import MemberState
 
 

@@ -7,7 +7,7 @@ import pytest
 from weather import MEMBERS, MOST, PHASES, Weather
 
 from fedslim.errors import RingError
-from fedslim.network.journal_records import read_server_records
+from fedslim.network.journal import read_server_records
 from fedslim.protocol import messages as m
 from fedslim.protocol.state import MemberState, SessionState
 from fedslim.secagg import Ring

@@ -15,10 +15,12 @@ from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.bounded_ranking import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.protocol import gathering
+from fedslim.network.journal import read_server_records, round_record
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import NewEpoch
+from fedslim.protocol import roster
+from fedslim.protocol.events import NewEpoch, RoundEnded
 from fedslim.protocol.outcome import code_table
+from fedslim.protocol.server import ServerSession
 from fedslim.protocol.state import MemberState
 from fedslim.protocol.wire_types import MAX_COUNT
 from fedslim.protocol.x_queries import Shape, entries_of, read, sketch_of
@@ -36,9 +38,12 @@ class Misled(Line):
     """Members that get nonsense from a misled server give up, as a driver would make them."""
 
     refused = 0
+    journal = ()
 
     def take(self, outputs, down=None):
         for output in outputs:
+            if isinstance(output, RoundEnded):
+                self.journal += (round_record(output.number, 0.0, output.replies, output.ending),)
             try:
                 super().take([output], down)
             except FedslimError:
@@ -187,6 +192,15 @@ def test_one_lie_ends_the_run_for_all(number, nth):
         assert all(ending.startswith("ended by the server: ") for ending in told)
     elif kind is m.Masked and not line.refused:
         pytest.fail("a masked answer that is none was added up")
+
+
+@pytest.mark.parametrize("words", [vector([]), m.Vector(1 << 26, 64, b""), m.Vector(1, 64, bytes(8))])
+def test_a_server_can_go_on_from_before_a_round_that_cannot_be_used(words):
+    line = play("x", instead(m.Masked, with_(words=words), nth=3))
+    assert line.failed.reason.startswith("the round cannot be used: ")
+    again = ServerSession(line.server.members, line.server.settings, run=bytes(16))
+    again.replay(read_server_records(line.journal, "journal"), N_ITEMS, 0.0)
+    assert (again.rounds, len(line.journal)) == (4, 3)
 
 
 @pytest.mark.parametrize("pair", [(1, 0), (1, 1), (7, 2)])
@@ -490,7 +504,7 @@ def test_without_an_agreed_vocabulary_every_item_is_named():
 
 
 def test_more_items_than_possible_end_the_run(monkeypatch):
-    monkeypatch.setattr(gathering, "MAX_ITEMS", 7)
+    monkeypatch.setattr(roster, "MAX_ITEMS", 7)
     server = server_for(("c1", "c2"), "x")
     for name, labels in (("c1", "abcde"), ("c2", "defgh")):
         ids = b"".join(SECRET.ids_of(labels))

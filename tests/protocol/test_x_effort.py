@@ -43,7 +43,7 @@ def check(parts, n_items, effort, least=1, seed=7, **chosen):
     whole = TransactionDatabase.joined(list(named.values()))
     alone = mine(whole, effort=effort, min_count=least, seed=seed, threads=1)
     assert table_of(outcome, named) == alone.table
-    assert outcome.converged
+    assert outcome.ending == "converged"
     done = [(t.candidates, t.accepted, t.pruned) for t in (outcome.tally, alone.tally)]
     assert done[0] == done[1]
     return seen

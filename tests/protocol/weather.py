@@ -10,7 +10,7 @@ import pytest
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
-from fedslim.network.journal_records import (
+from fedslim.network.journal import (
     BackRecord,
     EpochRecord,
     encode_record,
@@ -104,8 +104,8 @@ class Weather:
             return
         self.server = self.new_server()
         kept = read_server_records(self.journal, "journal")
-        known = {"epoch": kept.epoch, "furthest": kept.furthest, "endings": kept.endings}
-        self.server.replay(kept.rounds, len(self.vocabulary), self.now, **known)
+        kept.retreats = 0  # this federation may go back as often as it likes
+        self.server.replay(kept, len(self.vocabulary), self.now)
 
     def step(self):
         queue = self.down if self.down and (not self.up or self.rng.random() < 0.5) else self.up

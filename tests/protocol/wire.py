@@ -77,7 +77,7 @@ SESSION = ("max_time", "keys", "vocabulary")
 def server_for(members, variant, *, policy=None, **chosen):
     own = {name: chosen.pop(name) for name in SESSION if name in chosen}
     settings = settings_for(variant, policy=policy, **chosen)
-    return ServerSession(tuple(members), settings, run=RUN, policy=policy, **own)
+    return ServerSession(tuple(members), settings, run=RUN, **own)
 
 
 class Recorder:

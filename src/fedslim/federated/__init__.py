@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedslim.federated.classifier import FedSlimClassifier
     from fedslim.federated.comparison import Comparison, compare, mine_alone
     from fedslim.federated.dividing import SCHEMES, divide
-    from fedslim.federated.estimator import FedSlim
+    from fedslim.federated.estimator import FedSlim, FedSlimClassifier
     from fedslim.federated.simulation import Simulation, simulate
 
 __all__ = [
@@ -30,20 +29,16 @@ __all__ = [
 ]
 
 # Imported on first use: a simulation does not need scikit-learn.
-_HOME = {
-    "Comparison": "comparison",
-    "FedSlim": "estimator",
-    "FedSlimClassifier": "classifier",
-    "SCHEMES": "dividing",
-    "Simulation": "simulation",
-    "compare": "comparison",
-    "divide": "dividing",
-    "mine_alone": "comparison",
-    "simulate": "simulation",
+_HOMES = {
+    "comparison": ("Comparison", "compare", "mine_alone"),
+    "dividing": ("SCHEMES", "divide"),
+    "estimator": ("FedSlim", "FedSlimClassifier"),
+    "simulation": ("Simulation", "simulate"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"fedslim.federated.{_HOME[name]}"), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"fedslim.federated.{module}"), name)
     raise AttributeError(f"module 'fedslim.federated' has no attribute {name!r}")

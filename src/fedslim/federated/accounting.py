@@ -1,38 +1,31 @@
-"""Collect the results and costs of a server's run, over whichever transport or engine.
-
-account = Account(session)
-account(event)                                   # for each trace of the transport
-served = served_by(session, outcome, account, lost=None)
-save_served(served, file, folder)                # codetable.json and run.json
-"""
+"""Collect the results and costs of a server's run, over whichever transport or engine."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import save_run, served_record
+from fedslim.federated.records import HistoryStep, KindTraffic, MemberRecord, RunRecord, save_run, settings_of, stamp
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.traffic import Communication
-from fedslim.protocol.outcome import code_table
+from fedslim.protocol.outcome import Ending, Outcome, code_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from fedslim.errors import RunError
-    from fedslim.federated.records import RunRecord
+    from fedslim.federated.records import Figure
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import Tally
-    from fedslim.network.in_process import Trace
-    from fedslim.network.journal_records import RoundRecord, Sum
-    from fedslim.protocol.outcome import Ending, Outcome
+    from fedslim.network.journal import RoundRecord
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
@@ -42,13 +35,10 @@ CODE_TABLE, RECORD = "codetable.json", "run.json"
 SERVING = "fedslim server FEDERATION.toml"
 
 
-def figures(  # noqa: PLR0913  # keyword-only
-    table: CodeTable, communication: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
-) -> dict[str, Any]:
-    """Return the results and costs of a run by name."""
+def table_figures(table: CodeTable) -> dict[str, Figure]:
+    """Return the figures of a code table by name."""
     c = table.compression
     return {
-        "members": members,
         "transactions": table.transactions,
         "items": len(table.vocabulary),
         "bits_total": c.after.total,
@@ -57,6 +47,16 @@ def figures(  # noqa: PLR0913  # keyword-only
         "L_percent": c.L_percent,
         "L_data_percent": c.L_data_percent,
         "itemsets": len(table),
+    }
+
+
+def figures(  # noqa: PLR0913  # keyword-only
+    table: CodeTable, communication: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
+) -> dict[str, Any]:
+    """Return the results and costs of a run by name."""
+    return {
+        "members": members,
+        **table_figures(table),
         "candidates": tally.candidates,
         "seconds": seconds,
         "converged": ending == "converged",
@@ -84,33 +84,24 @@ class Account:
         """Account for one trace."""
         if isinstance(event, FrameSent):
             self.communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
-        elif isinstance(event, RoundPassed):
-            self.communication.end_round()
-        self.follow(event)
-
-    def follow(self, event: Trace) -> None:
-        """Account for a trace of a transport that updates `communication` itself."""
-        if isinstance(event, RoundPassed):
-            self.note(event.number)
-            if self._on_round is not None:
-                self._on_round()
+            return
+        self.communication.end_round()
+        self._remember(event.number, self.seconds, self.communication.bytes_total)
+        if self._on_round is not None:
+            self._on_round()
 
     def passed_before(self, record: RoundRecord) -> None:
         """Count a replayed round with the costs that were recorded when it ended."""
         self.communication.end_round()
-        self._remember(record.number, record.figures.seconds, record.figures.sent)
+        self._remember(record.number, record.seconds, sum(one.sent for one in record.traffic.values()))
 
-    def carry_over(self, seconds: float, traffic: Iterable[Sum]) -> None:
-        """Add the costs before a restart."""
-        self._began -= seconds
-        for kind, direction, messages, sent, plain in traffic:
-            self.communication.add(kind, direction, plain=plain, sent=sent, messages=messages)
+    def carry_over(self, last: RoundRecord) -> None:
+        """Go on from the costs before a restart."""
+        self._began -= last.seconds
+        self.communication.traffic |= last.traffic
 
-    def note(self, number: int) -> None:
+    def _remember(self, number: int, seconds: float, sent: int) -> None:
         """Add a step to the history if the round changed the table."""
-        self._remember(number, self.seconds, None)
-
-    def _remember(self, number: int, seconds: float, sent: int | None) -> None:
         variant = self._session.variant
         if variant is None or not variant.supports:
             return
@@ -130,7 +121,7 @@ class Account:
                 "itemsets": search.itemsets,
                 "bits_total": bits,
                 "L_percent": percent,
-                "bytes_total": self.communication.bytes_total if sent is None else sent,
+                "bytes_total": sent,
             }
         )
 
@@ -187,18 +178,33 @@ def save_served(
     served: Served,
     file: FederationFile,
     folder: Path,
-    more: Mapping[str, Any] = MappingProxyType({}),
+    more: Mapping[str, Any] | None = None,
     *,
     command: str = SERVING,
 ) -> None:
-    """Save the result files, readable by their owner only.
+    """Save the table and a record with what the server saw, readable by their owner only.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
 
     Raises:
         WriteError: A file cannot be written.
     """
-    save_results(served.table, served_record(served, file, more, command=command), folder)
+    found = {**served.as_dict(file), **(more or {})}
+    traffic, untold = found.pop("by_kind"), found.pop("not_told")
+    seen, federation = served.outcome.member_usages or {}, file.federation
+    record = RunRecord(
+        kind="server",
+        data=federation.name,
+        variant=federation.variant,
+        command=command,
+        settings={**settings_of(file), "not_told": untold},
+        traffic=msgspec.convert(traffic, list[KindTraffic]),
+        figures=found,
+        history=msgspec.convert(list(served.history), list[HistoryStep]),
+        members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
+        **stamp(served.table),
+    )
+    save_results(served.table, record, folder)
 
 
 def save_results(table: CodeTable, record: RunRecord, folder: Path) -> None:

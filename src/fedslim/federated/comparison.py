@@ -1,8 +1,5 @@
 """Compare a federation's code table with that of all data in one place, and with what each member finds alone.
 
-    compared = compare(simulation)
-    compared.fidelity.f1, compared.recovery.grr
-
 This is separate from the simulation, so that it does not add to a federation's time.
 """
 
@@ -15,45 +12,17 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
 from fedslim.mdl.policy import WIDTH
-from fedslim.metrics import discovery_gap, fidelity, gap_recovery
+from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery, discovery_gap, fidelity, gap_recovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery
     from fedslim.metrics.labelled import LabelledTable
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
 """The figures that a comparison adds to the record of a simulation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Agreement with the reference, the discovery gap, and how much of it the federation recovered.
-
-    `recovered` has the itemsets of the gap that the federation found, by descending usage in the reference.
-    """
-
-    reference: LabelledTable
-    local_tables: tuple[CodeTable, ...]
-    fidelity: Fidelity
-    gap: DiscoveryGap
-    recovery: GapRecovery
-    recovered: tuple[GapItemset, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures by name, ready for JSON."""
-        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
-        return {name: found[name] for name in FIGURES}
-
-    def gap_as_dict(self) -> dict[str, Any]:
-        """Return the itemsets of the gap, and for each whether the federation found it."""
-        found = {itemset.labels for itemset in self.recovered}
-        gap = self.gap.as_dict()
-        rows = zip(self.gap.itemsets, gap["itemsets"], strict=True)
-        return {**gap, "itemsets": [{**row, "recovered": itemset.labels in found} for itemset, row in rows]}
 
 
 NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
@@ -67,6 +36,23 @@ class MinedAlone:
     reference: LabelledTable
     local_tables: tuple[CodeTable, ...]
     gap: DiscoveryGap
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(MinedAlone):
+    """Agreement with the reference, the discovery gap, and how much of it the federation recovered.
+
+    `recovered` has the itemsets of the gap that the federation found, by descending usage in the reference.
+    """
+
+    fidelity: Fidelity
+    recovery: GapRecovery
+    recovered: tuple[GapItemset, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures by name, ready for JSON."""
+        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
+        return {name: found[name] for name in FIGURES}
 
 
 def mine_alone(  # noqa: PLR0913  # keyword-only options of the search
@@ -140,8 +126,8 @@ def compare(
     return Comparison(
         alone.reference,
         alone.local_tables,
-        fidelity(alone.reference, simulation.table),
         alone.gap,
+        fidelity(alone.reference, simulation.table),
         gap_recovery(alone.gap, simulation.table),
         tuple(itemset for itemset in alone.gap.itemsets if frozenset(itemset.labels) in found),
     )

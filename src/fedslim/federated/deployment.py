@@ -1,8 +1,5 @@
 """Run a federation over a network, from its federation file to its results, as the server or as a member.
 
-    outcome = await DeployedServer(file, identity, out).run()
-    received = await DeployedMember(file, identity, name, member).run()
-
 Both keep a journal in their run folder, and continue from its end after a kill.
 """
 
@@ -12,40 +9,36 @@ import logging
 import os
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
-from fedslim.data.database import TransactionDatabase
 from fedslim.errors import JournalError, RunError
-from fedslim.federated.accounting import Account, served_by
+from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
-from fedslim.network.journal import Journal, check_folder
-from fedslim.network.journal_records import NOTHING, messages_in, read_server_records
+from fedslim.network.journal import Journal, Reopened, check_folder, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.prepare import Site
-from fedslim.trust import RevocationWatch, client_context, peer_name, server_context
+from fedslim.trust import Identity, RevocationWatch, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fedslim.data.database import TransactionDatabase
     from fedslim.data.vocabulary import ItemSecret, Vocabulary
-    from fedslim.federated.accounting import Served
-    from fedslim.network.journal import Reopened
     from fedslim.protocol.events import Received
     from fedslim.protocol.framing import Frame
+    from fedslim.protocol.member import MemberSession
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.server import ServerSession
     from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity
 
 logger = logging.getLogger(__name__)
 
@@ -134,20 +127,11 @@ class DeployedServer:
             rounds = kept.rounds
             if header.get("ids"):
                 session.gathering.name_items(bytes.fromhex(header["ids"]), header.get("labels", ()))
-            elapsed = rounds[-1].elapsed if rounds else 0.0
-            session.replay(
-                rounds,
-                int(header["items"]),
-                time.monotonic() - elapsed,
-                account.passed_before,
-                epoch=kept.epoch,
-                furthest=kept.furthest,
-                endings=kept.endings,
-                retreats=kept.retreats,
-            )
+            began = time.monotonic() - (rounds[-1].elapsed if rounds else 0.0)
+            session.replay(kept, int(header["items"]), began, lambda number: account.passed_before(rounds[number]))
             logger.info("resumed after %s rounds", len(rounds))
-            so_far = rounds[-1].figures if rounds else NOTHING
-            account.carry_over(so_far.seconds, so_far.traffic)
+            if rounds:
+                account.carry_over(rounds[-1])
         self.network = NetworkServer(
             session,
             context,
@@ -155,7 +139,7 @@ class DeployedServer:
             patience=patience(file),
             journal=journal,
             begin_journal=self._begin_journal(run, path),
-            trace=account.follow,
+            trace=account,
             communication=account.communication,
             seconds=account.seconds,
             heard=kept.heard,
@@ -255,54 +239,49 @@ class DeployedMember:
         file.check_member(identity.name)
         file.check_items(secret, vocabulary)
         file.check_schema(None if self.site is None else self.site.schema)
-        if isinstance(data, Site) and kept is not None:
-            data = self._start_from(kept, data)
-        self.database = data if isinstance(data, TransactionDatabase) else None
-        if self._guard is not None:
-            self._admit(self._guard)
-        self.session = self._session()
+        self._data = data  # of the session
+        if self.site is not None and kept is not None:
+            self._data = self._start_from(kept, self.site)
+        self.session = self._begin()
+
+    @property
+    def database(self) -> TransactionDatabase | None:
+        """The data of the search; None in a preparation."""
+        return None if isinstance(self._data, Site) else self._data
 
     @property
     def transactions(self) -> int:
         """The number of transactions of this member."""
-        return len(self.database) if self.database is not None else self.site.conformed.rows if self.site else 0
+        return self._data.conformed.rows if isinstance(self._data, Site) else len(self._data)
 
-    def _admit(self, guard: Guard) -> None:
-        data = self.database if self.site is None else self.site.conformed
-        assert data is not None  # noqa: S101  # there is a database or a site
-        if self.database is not None and self.site is not None and self.site.searched is not None:
-            data = self.site.conformed.take(self.site.searched)
-        anew = self.database is None and not self.journal.exists()  # otherwise it is in the ledger already
-        for warning in guard.admit(data, preparing=anew):
-            logger.warning("warning: %s", warning)
-
-    def _session(self) -> MemberSession:
-        file, kept = self._file, self._kept
-        name, trust = self._identity.name, MemberTrust(file, self._identity)
-        if self.database is None:
-            assert self.site is not None  # noqa: S101  # one of them is there
-            return MemberSession(
-                name, MemberInput.preparing(self.site, file.federation.members, file.preparing(), trust)
-            )
+    def _begin(self) -> MemberSession:
+        """Check the ledger, and return the session of the preparation or of the search."""
+        preparing, site = isinstance(self._data, Site), self.site
+        if self._guard is not None:
+            data: Any = self._data if site is None else site.conformed
+            if site is not None and site.searched is not None and not preparing:
+                data = site.conformed.take(site.searched)
+            anew = preparing and not self.journal.exists()  # otherwise it is in the ledger already
+            for warning in self._guard.admit(data, preparing=anew):
+                logger.warning("warning: %s", warning)
         return make_member_session(
-            file,
-            name,
-            self.database,
+            self._file,
+            self._identity.name,
+            self._data,
             secret=self._secret,
             vocabulary=self._vocabulary,
-            trust=trust,
-            prepared=b"" if kept is None else kept.digest(),
+            trust=MemberTrust(self._file, self._identity),
+            prepared=b"" if self._kept is None else self._kept.digest(),
         )
 
     def _start_from(self, kept: Preparation, site: Site) -> TransactionDatabase:
         """Go on from a preparation to the search; members that left are not in it."""
         name = self._identity.name
         if name in kept.left:
-            msg = (
+            raise RunError(
                 "this member left after the preparation: it shares too little with the others (min_overlap in its "
                 "policy); compare the spellings and units of its data with theirs, and start again in a new run folder"
             )
-            raise RunError(msg)
         before, self._file = self._file, self._file.without(kept.left)
         if kept.left and self._guard is not None:
             left = ", ".join(kept.left)
@@ -317,22 +296,18 @@ class DeployedMember:
         logger.info("starting from a preparation of %s items (%s)", len(kept.ids), before.federation.name)
         return database
 
-    async def _prepare(self, host: str | None, port: int | None) -> None:
+    async def _prepare(self, site: Site, host: str | None, port: int | None) -> None:
         """Take part in the preparation, and go on to the search."""
         received = await self._take_part(host, port)
-        site = self.site
-        assert site is not None  # noqa: S101  # otherwise there is nothing to prepare
-        if received.preparation is None:
+        kept = received.preparation
+        if kept is None:
             raise RunError(f"the preparation ended early ({received.ending})")
         logger.info("%s", received.overlap)
-        kept = received.preparation
         keep_preparation(kept, self._file, self._out)
         if self._identity.name in kept.left and self._guard is not None:
             self._guard.refused()  # the server learnt that this member shares too little; it must not ask often
-        self.database = self._start_from(kept, site)
-        if self._guard is not None:
-            self._admit(self._guard)
-        self.session = self._session()
+        self._data = self._start_from(kept, site)
+        self.session = self._begin()
 
     async def run(self, *, host: str | None = None, port: int | None = None) -> Received:
         """Take part in the preparation, if there is one, and in the search, until the run is over.
@@ -342,8 +317,8 @@ class DeployedMember:
                 this member left after the preparation.
             LedgerError: The ledger does not allow the first answer.
         """
-        if self.database is None:
-            await self._prepare(host, port)
+        if isinstance(self._data, Site):
+            await self._prepare(self._data, host, port)
         elif self._kept is not None:
             self._kept.write(self._out / PREPARATION)
         return await self._take_part(host, port)

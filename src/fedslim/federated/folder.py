@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -28,7 +28,6 @@ from fedslim.protocol.preparation import Outline, Preparation
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Self
 
     from fedslim.settings.federation_file import FederationFile
 
@@ -81,11 +80,10 @@ class RunFolder:
                 _lock(file.fileno())
             except BlockingIOError as error:
                 holder = file.read(MAX_BYTES).decode("utf-8", "replace").strip() or "another process"
-                msg = (
+                raise ParameterError(
                     f"{path}: {holder} is working in this folder; wait for it, stop it, or choose another folder "
                     "with --out"
-                )
-                raise ParameterError(msg) from error
+                ) from error
             except OSError as error:
                 msg = f"{path}: the folder cannot be locked ({error.strerror}); choose one on a local disk with --out"
                 raise WriteError(msg) from error
@@ -113,11 +111,10 @@ class RunFolder:
             msg = f"{path}: this file cannot be read ({error}); if the results beside it are not needed, move it away"
             raise DataError(msg) from error
         if (found.who, found.federation) != (who, federation):
-            msg = (
+            raise ParameterError(
                 f"{self.path}: this folder has the result of another run (of {found.who}, {found.at}), or the "
                 "federation file has changed since; choose another folder with --out"
             )
-            raise ParameterError(msg)
         return found
 
     def finish(self, finished: Finished) -> None:
@@ -160,11 +157,10 @@ def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Pre
         return None
     kept = Preparation.read(path, Outline.parse(file.schema.outline or ""))
     if kept.federation != file.digest():
-        msg = (
+        raise ConfigurationError(
             f"{path}: this preparation belongs to another federation file or schema than {file.path}; start without "
             "--preparation, in a new run folder"
         )
-        raise ConfigurationError(msg)
     return kept
 
 

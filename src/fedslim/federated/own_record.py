@@ -1,9 +1,4 @@
-"""A run record for one member, or for one table: what its owner may know. Nothing of it is sent.
-
-record = member_record(file, "north", received.table, kept, database, sent=summarise(audit), command=command, …)
-record = compared_record(record, received.table, mine(database).table)
-record = mined_record(table, "visits.csv", "fedslim mine visits.csv")
-"""
+"""A run record for one member, or for one table: what its owner may know. Nothing of it is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from fedslim.federated.records import AloneRecord, HistoryStep, MemberRecord, OwnRecord, RunRecord, settings_of, stamp
+from fedslim.federated.accounting import table_figures
+from fedslim.federated.records import (
+    AloneRecord,
+    HistoryStep,
+    MemberRecord,
+    OwnRecord,
+    RunRecord,
+    settings_of,
+    stamp,
+)
 from fedslim.metrics import differences, supports_in
 from fedslim.metrics.labelled import usages
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fedslim.data import TransactionDatabase
-    from fedslim.federated.records import Figure
+    from fedslim.federated.records import Figure, HistoryStep
     from fedslim.mdl.codetable import CodeTable
     from fedslim.safeguards.audit import Summary
     from fedslim.settings.federation_file import FederationFile
@@ -50,7 +54,7 @@ def member_record(  # noqa: PLR0913  # keyword-only
         variant=federation.variant,
         command=command,
         settings=settings_of(file),
-        figures={**_figures(table), "rounds": rounds, "bytes_up": sent.total.bytes, "ending": ending},
+        figures={**table_figures(table), "rounds": rounds, "bytes_up": sent.total.bytes, "ending": ending},
         history=[],
         traffic=[],
         members=[MemberRecord(each, own.transactions if each == name else None) for each in federation.members],
@@ -109,15 +113,9 @@ def mined_record(
         variant="slim",
         command=command,
         settings={},
-        figures={**_figures(table), **(figures or {})},
+        figures={**table_figures(table), **(figures or {})},
         history=list(history),
         traffic=[],
         members=[],
         **stamp(table),
     )
-
-
-def _figures(table: CodeTable) -> dict[str, Figure]:
-    c = table.compression
-    counts = {"transactions": table.transactions, "items": len(table.vocabulary), "itemsets": len(table)}
-    return {**counts, "bits_total": c.after.total, "L_percent": c.L_percent, "L_data_percent": c.L_data_percent}

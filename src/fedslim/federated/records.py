@@ -28,17 +28,15 @@ from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.mdl.files import code_table_document, code_table_of
 from fedslim.metrics.differences import Difference  # noqa: TC001  # msgspec reads field types at run time
-from fedslim.metrics.labelled import by_usage, usages
+from fedslim.metrics.labelled import LabelledTable, by_usage, usages
 from fedslim.safeguards.audit import Amount  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fedslim.federated.accounting import Served
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import LabelledTable
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"
@@ -236,29 +234,6 @@ def with_agreements(record: RunRecord, others: Mapping[str, LabelledTable]) -> R
     return msgspec.structs.replace(record, agreements=[*record.agreements, *more])
 
 
-def served_record(
-    served: Served, file: FederationFile, more: Mapping[str, Any] | None = None, *, command: str
-) -> RunRecord:
-    """Return the record of a real server, with what that server saw."""
-    found = {**served.as_dict(file), **(more or {})}
-    traffic = found.pop("by_kind")
-    untold = found.pop("not_told")
-    seen = served.outcome.member_usages or {}
-    federation = file.federation
-    return RunRecord(
-        kind="server",
-        data=federation.name,
-        variant=federation.variant,
-        command=command,
-        settings={**settings_of(file), "not_told": untold},
-        figures=found,
-        history=msgspec.convert(list(served.history), list[HistoryStep]),
-        traffic=msgspec.convert(traffic, list[KindTraffic]),
-        members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
-        **stamp(served.table),
-    )
-
-
 def settings_of(file: FederationFile) -> dict[str, Any]:
     """Return the settings of a federation file, for a record."""
     agreed = file.settings()
@@ -338,10 +313,8 @@ def _order(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
 
 
 def _gap(compared: Comparison) -> list[GapRow]:
-    return [
-        GapRow(row["items"], row["usage"], row.get("supports", []), row["recovered"])
-        for row in compared.gap_as_dict()["itemsets"]
-    ]
+    found = set(compared.recovered)
+    return [GapRow(list(one.labels), one.usage, list(one.supports), one in found) for one in compared.gap.itemsets]
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedslim.data.vocabulary import Vocabulary
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.prepare import Site
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import Statement
+from fedslim.trust import Identity, Statement, TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fedslim.data import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret
-    from fedslim.protocol.positions import Kept
     from fedslim.protocol.preparation import Preparation
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity, TrustStore
 
 MIN_FAREWELL = 5.0
 """Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
@@ -31,7 +30,7 @@ def make_server_session(
     *,
     run: bytes,
     keys: KeyCheck | None,
-    history: Callable[[], Iterable[Kept]] | None = None,  # see `ServerSession`
+    history: Callable[[], Iterable[Any]] | None = None,  # see `ServerSession`
     prepared: Preparation | None = None,
 ) -> ServerSession:
     """Return the server's session of a search, or of the preparation that it needs first."""
@@ -55,28 +54,23 @@ def make_server_session(
 def make_member_session(  # noqa: PLR0913  # keyword-only
     file: FederationFile,
     name: str,
-    database: TransactionDatabase,
+    data: TransactionDatabase | Site,
     *,
     secret: ItemSecret,
     vocabulary: Vocabulary | None,
     trust: RosterSigner,
     prepared: bytes = b"",
 ) -> MemberSession:
-    """Return a member's session of one search; `prepared` is the digest of its preparation."""
-    own = MemberInput(database, file.federation.members, file.settings(prepared), secret, vocabulary, trust=trust)
-    return MemberSession(name, own)
+    """Return a member's session of a preparation, or of a search; `prepared` is the digest of its preparation."""
+    members = file.federation.members
+    if isinstance(data, Site):
+        return MemberSession(name, MemberInput.preparing(data, members, file.preparing(), trust))
+    return MemberSession(name, MemberInput(data, members, file.settings(prepared), secret, vocabulary, trust=trust))
 
 
 def patience(file: FederationFile) -> Patience:
     """Return the timeouts of a federation file."""
-    waits = file.timeouts
-    return Patience(
-        answer=waits.answer,
-        grace=waits.grace,
-        farewell=max(waits.grace, MIN_FAREWELL),
-        connect=waits.connect,
-        keepalive=waits.keepalive,
-    )
+    return Patience(**asdict(file.timeouts), farewell=max(file.timeouts.grace, MIN_FAREWELL))
 
 
 class KeyTrust:

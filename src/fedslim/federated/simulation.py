@@ -1,8 +1,5 @@
 """Simulate a federation in one process: the members, the protocol between them, and its costs.
 
-    simulation = simulate({"north": db_a, "south": db_b}, variant="x")
-    simulation.table, simulation.communication.bytes_total
-
 Messages are encoded, masked and decoded as on a network. Secrets are derived from a seed, so that equal seeds give
 equal bytes. The result depends on the seed only from effort 3 on.
 """
@@ -11,38 +8,40 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import shake_256
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.algorithm1.pairs import FEW_PAIRS, PairLedger
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
+from fedslim.data.encoding import Encoding
+from fedslim.data.vocabulary import labels_for, over
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
-from fedslim.mdl.driver import REPORT_EVERY, Stop
+from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
 from fedslim.mdl.mining import check_width, reporter
 from fedslim.mdl.mining import prepare as prepare_engine
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.outcome import code_table
+from fedslim.protocol.outcome import Ending, code_table
+from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation
+from fedslim.protocol.prepare import Site
+from fedslim.protocol.roster import Unsigned
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
+from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.driver import Progress
     from fedslim.mdl.steps import Tally
     from fedslim.network.traffic import Communication
-    from fedslim.protocol.outcome import Ending
 
     Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]
@@ -98,6 +97,7 @@ class Simulation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures by name, ready for JSON."""
+        options = ("variant", "masked", "seed", "max_time", "max_rounds", "min_members_with", "width", "effort")
         found = figures(
             self.table,
             self.communication,
@@ -107,15 +107,8 @@ class Simulation:
             seconds=self.seconds,
         )
         return {
-            "variant": self.variant,
-            "masked": self.masked,
-            "seed": self.seed,
-            "max_time": self.max_time,
-            "max_rounds": self.max_rounds,
+            **{name: getattr(self, name) for name in options},
             "min_count": self.table.min_count,
-            "min_members_with": self.min_members_with,
-            "width": self.width,
-            "effort": self.effort,
             "sizes": dict(zip(self.members, self.sizes, strict=True)),
             "partition": self._partition(),
             **found,
@@ -305,6 +298,61 @@ def entropy_of(seed: int) -> Callable[[int], bytes]:
     return draw
 
 
+# -- the preparation ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The members' databases over one vocabulary, and what it took."""
+
+    databases: Mapping[str, TransactionDatabase]
+    encoding: Encoding
+    preparation: Preparation
+    communication: Communication
+    seconds: float
+
+
+def prepare_together(
+    schema: Schema,
+    sites: Mapping[str, Conformed],
+    secret: ItemSecret,
+    entropy: Callable[[int], bytes],
+    *,
+    masking: bool = True,
+) -> Prepared:
+    """Let members agree on cuts and vocabulary, and return their data as items. All labels are known in this process.
+
+    Items are numbered by their ids, as in a federation: the same in one place is `fedslim mine --schema S --secret F`.
+
+    Raises:
+        RunError: A member could not continue.
+    """
+    names = tuple(sites)
+    outline = str(Outline.of(schema))
+    settings = Settings(
+        "prepare", masking, MAX_TRANSACTIONS, max_rounds=MAX_ROUNDS, schema=schema.digest(), outline=outline
+    )
+    none = Vocabulary((), secret.fingerprint)
+    server = ServerSession(names, settings, run=entropy(16), vocabulary=none.digest)
+    own = {
+        name: MemberInput.preparing(Site(schema, one, secret), names, settings, Unsigned())
+        for name, one in sites.items()
+    }
+    account = Account(server)
+    made = MemoryFederation(server, own, entropy=entropy, trace=account).run().preparation
+    assert made is not None  # noqa: S101  # the outcome of a preparation
+    vocabulary = made.vocabulary(secret.fingerprint)
+    databases = {name: made.database(schema, site, secret) for name, site in sites.items()}
+    every = labels_for(vocabulary, secret, dict.fromkeys(chain(*(one.vocabulary for one in databases.values()))))
+    numbered = {name: over(database, vocabulary, secret) for name, database in databases.items()}
+    agreed = [made.agreed(schema, site, secret) for site in sites.values()]
+    kept = {name: frozenset[str]().union(*(one.kept[name] for one in agreed)) for name in schema.capped_columns}
+    rules = SchemaRules(schema, Agreed(agreed[0].cuts, kept))
+    encoding = Encoding("schema", rules=rules)
+    named = {n: replace(one, vocabulary=every, name=n, encoding=encoding) for n, one in numbered.items()}
+    return Prepared(named, encoding, made, account.communication, account.seconds)
+
+
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
@@ -319,19 +367,17 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
             msg = f"the name of a member is {name!r:.60}; give a string of 1 to {MAX_NAME_LENGTH} characters"
             raise ParameterError(msg)
         if not isinstance(database, TransactionDatabase):
-            msg = (
+            raise ParameterError(
                 f"the data of {name} are of type {type(database).__name__}; give a TransactionDatabase for each member "
                 "(fedslim.data.encode_together creates them), or use FedSlim"
             )
-            raise ParameterError(msg)
     first, *others = named.items()
     for name, database in others:
         if database.vocabulary != first[1].vocabulary:
-            msg = (
+            raise ParameterError(
                 f"{first[0]} and {name} have different vocabularies; create their databases together with "
                 "fedslim.data.encode_together"
             )
-            raise ParameterError(msg)
     return named
 
 

@@ -1,11 +1,5 @@
 """Frames on an asyncio stream, each limited in size and time, with keepalives between them.
 
-    reader, writer = await connect(host, port, context)
-    connection = Connection(reader, writer, frame=60.0, beat=10.0)
-    await connection.send(data)
-    data = await connection.receive()
-    await connection.close()
-
 Each side sends an empty frame every `beat` seconds. A side that receives nothing for a few beats gives the connection
 up, whatever TCP says: a middlebox may acknowledge what it does not pass on, and packets may be lost in one direction.
 Both sides do this, so if the connection is dead for one of them, it soon is for the other.

@@ -1,8 +1,5 @@
 """Run a whole federation in one process, with the same messages and bytes as on a network.
 
-    federation = MemoryFederation({"a": db_a, "b": db_b}, settings, …)
-    outcome = federation.run()
-
 Every message is encoded as a frame and decoded from it, with the limits that apply on a network. What the server sends
 to several members is decoded once: messages cannot be changed, and members keep every question.
 """
@@ -16,15 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
-from fedslim.protocol.member import MemberSession, farewell
+from fedslim.protocol.events import Ended, Failed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.member import MemberInput, MemberSession, farewell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fedslim.network.traffic import Direction
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.member import MemberInput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
 

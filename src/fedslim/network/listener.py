@@ -1,9 +1,5 @@
 """Listen for TLS connections, with a limit on peers that have not shown a certificate yet ("strangers").
 
-    # `met` is called with the reader and writer of each connection, `refused` with the reason why a handshake failed
-    async with Door(host, port, context, met, refused=print) as door:
-        print(door.port)
-
 A peer is a stranger until its handshake is done, and for no longer than a handshake may take. When there are too many
 strangers, the oldest is dropped, but not within its first second; new connections wait in the kernel's queue. An
 honest handshake takes milliseconds, so hundreds of silent connections do not keep a member out.
@@ -17,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from fedslim.errors import RunError
 from fedslim.format import count
@@ -27,7 +23,6 @@ from fedslim.trust import explain
 if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Awaitable, Callable
-    from typing import Self
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +71,7 @@ class Door:
         context: ssl.SSLContext,
         met: Callable[[Reader, StreamWriter], Awaitable[None]],
         *,
-        refused: Callable[[str], None],
+        refused: Callable[[str], None],  # called with the reason why a handshake failed
         handshake: float = HANDSHAKE,
         strangers: int = MAX_STRANGERS,
         before: Callable[[], None] | None = None,

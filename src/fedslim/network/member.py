@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 
 from fedslim.errors import FedslimError, LineError, RunError, WriteError
 from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
-from fedslim.network.journal_records import encode_record
+from fedslim.network.journal import Journal, encode_record
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.member import farewell
+from fedslim.protocol.member import MemberSession, farewell
 from fedslim.trust import explain
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from fedslim.network.journal import Journal
     from fedslim.protocol.events import Received
-    from fedslim.protocol.member import MemberSession
 
 logger = logging.getLogger(__name__)
 
@@ -82,30 +80,34 @@ class NetworkMember:
                     unreached = "the server at %s:%s cannot be reached; retrying for %g s"
                     logger.warning(unreached, host, port, self._patience.grace)
                     reached = False
-                # Not all at the same time: many members may have to reconnect.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # nothing secret
-                pause = min(2 * pause, MAX_PAUSE)
-                continue
-            connection = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
-            self.connected, reached, self._heard = True, True, False
-            logger.info("connected to the server at %s:%s", host, port)
-            try:
-                await self._converse(connection)
-            except LineError as error:
-                logger.warning("disconnected from the server: %s", error)
-            finally:
-                self.connected = False
-                await connection.close()
-            if self._heard:
-                pause, since = FIRST_PAUSE, time.monotonic()
-            if self.session.received is None:
+            else:
+                reached = True
+                logger.info("connected to the server at %s:%s", host, port)
+                line = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
+                if (received := await self._stay(line)) is not None:
+                    return received
+                if self._heard:
+                    pause, since = FIRST_PAUSE, time.monotonic()
                 if time.monotonic() - since > self._patience.grace:
                     raise RunError(
                         f"the server at {host}:{port} keeps closing the connection; it may not accept this member's "
                         "certificate: ask its operator whether the certificate was revoked or has expired"
                     )
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(2 * pause, MAX_PAUSE)
+            # Not all at the same time: many members may have to reconnect.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # nothing secret
+            pause = min(2 * pause, MAX_PAUSE)
+        return self.session.received
+
+    async def _stay(self, connection: Connection) -> Received | None:
+        """Take part as long as the connection lasts; return how the run ended, if it did."""
+        self.connected, self._heard = True, False
+        try:
+            await self._converse(connection)
+        except LineError as error:
+            logger.warning("disconnected from the server: %s", error)
+        finally:
+            self.connected = False
+            await connection.close()
         return self.session.received
 
     async def _converse(self, connection: Connection) -> None:
@@ -118,7 +120,8 @@ class NetworkMember:
                 self.refused = isinstance(message, m.Abort) and not self._heard
                 self._heard = True
                 if self.session.is_too_early(message):
-                    raise LineError("the server is not ready for the search yet")  # the caller connects again
+                    logger.info("the server is not ready for the search yet")
+                    return  # the caller connects again
                 kept = _is_kept(message, self.session.position)
                 reply = await self._answer(message)
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a

@@ -12,12 +12,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
-from fedslim.network import journal_records as records
 from fedslim.network import status
-from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Returns, hang_up
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
+from fedslim.network.in_process import FrameSent, RoundPassed, Trace
+from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
-from fedslim.network.traffic import Communication
+from fedslim.network.traffic import Communication, Direction
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from asyncio import StreamWriter
     from collections.abc import Callable, Iterable
 
-    from fedslim.network.connection import Reader
-    from fedslim.network.in_process import Trace
-    from fedslim.network.journal import Journal
-    from fedslim.network.traffic import Direction
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
@@ -61,7 +57,7 @@ class NetworkServer:
         trace: Callable[[Trace], None] | None = None,
         strangers: int = MAX_STRANGERS,
         returns: int = MAX_RETURNS,
-        communication: Communication | None = None,
+        communication: Communication | None = None,  # to which `trace` adds
         seconds: float = 0.0,
         heard: Iterable[str] = (),
         listed: RevocationWatch | None = None,
@@ -72,7 +68,7 @@ class NetworkServer:
         self._patience = patience or Patience()
         self._journal = journal
         self._begin_journal = begin_journal
-        self._trace = trace
+        self._trace = trace or (lambda _event: None)
         self._refusals = RefusedConnections()
         self._connections: dict[str, MemberConnection] = {}
         self._contacts: dict[str, float] = {}  # when each member sent its last message
@@ -255,13 +251,13 @@ class NetworkServer:
         for output in outputs:
             match output:
                 case NewEpoch(number):
-                    self._keep(records.EpochRecord(number, self.session.positions.furthest))
+                    self._keep(EpochRecord(number, self.session.positions.furthest))
                 case RoundEnded():
                     self._end_round(output)
                 case WentBack(number, member):
                     lost = "%s has lost its last journal records; all members go back to round %s"
                     logger.warning(lost, member, number)
-                    self._keep(records.BackRecord(number))
+                    self._keep(BackRecord(number))
                 case Send(to, message):
                     self._send(to, message)
                 case Began(_, items):
@@ -269,7 +265,7 @@ class NetworkServer:
                     if self._begin_journal is not None:
                         self._journal = self._begin_journal(items)
                         epoch, furthest = self.session.gathering.epoch, self.session.positions.furthest
-                        self._keep(records.EpochRecord(epoch, furthest))
+                        self._keep(EpochRecord(epoch, furthest))
                 case Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
                 case Waiting():
@@ -284,12 +280,12 @@ class NetworkServer:
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
             if self._journal is not None:
-                self._journal.append(records.encode_record(records.HeardRecord(name)))
+                self._journal.append(encode_record(HeardRecord(name)))
 
-    def _keep(self, record: records.BackRecord | records.EpochRecord) -> None:
+    def _keep(self, record: BackRecord | EpochRecord) -> None:
         """Write to the journal that all members start anew, before the server acts on it."""
         if self._journal is not None:
-            self._journal.append(records.encode_record(record))
+            self._journal.append(encode_record(record))
             self._journal.sync()  # a resumed server must know how far members had been
 
     def _end_round(self, ended: RoundEnded) -> None:
@@ -297,15 +293,13 @@ class NetworkServer:
         now = self._round_since = time.monotonic()
         self._returns.end_round()
         if self._journal is not None:
-            figures = records.figures_of(now - self._began, self.communication)
+            costs = now - self._began, self.communication.traffic
             elapsed = self.session.elapsed(now)
-            self._journal.append(records.round_record(ended.number, elapsed, ended.replies, ended.ending, figures))
+            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, *costs))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
-        self.communication.end_round()
-        if self._trace is not None:
-            self._trace(RoundPassed(ended.number, ended.kind))
+        self._trace(RoundPassed(ended.number, ended.kind))
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
@@ -323,10 +317,7 @@ class NetworkServer:
                 self._account(type(message).__name__, "down", name, frame.data, frame.plain)
 
     def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
-        sent, plain = len(data), len(data) if plain is None else plain
-        self.communication.add(kind, direction, plain=plain, sent=sent)
-        if self._trace is not None:
-            self._trace(FrameSent(kind, direction, name, sent, plain, data))
+        self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))
 
     def close_journal(self) -> None:
         """Force the journal to the disk and close it."""

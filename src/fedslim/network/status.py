@@ -1,8 +1,5 @@
 """Report the status of a running server: to members over TLS, and on a local HTTP port for monitoring.
 
-    text = await ask(context, host, port)           # what `fedslim status` shows
-    async with watched(host, port, server.status):  # /health, /status and /metrics, for Prometheus
-
 A member asks on a separate connection with another ALPN protocol, so that the server does not take it for joining. The
 report is `NetworkServer.status`: the connected members, the progress of the run, its costs. `for_members` reduces it to
 what members may know.

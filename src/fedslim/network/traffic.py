@@ -1,24 +1,17 @@
-"""Count the traffic of a run: rounds, and bytes by message kind and direction, before and after compression.
-
-    communication = Communication()
-    communication.add("usages", "up", plain=800, sent=310)
-    communication.end_round()
-    communication.bytes_total, communication.as_dict()
-
-The code that sends and receives messages calls `add`.
-"""
+"""Count the traffic of a run: rounds, and bytes by message kind and direction, before and after compression."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 Direction = Literal["up", "down"]
 """Up: from a member to the server. Down: from the server to a member."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True, array_like=True):
     """A number of messages, their bytes as sent (including framing), and their bytes before compression."""
 
     messages: int = 0
@@ -30,6 +23,8 @@ class Traffic:
 
 
 NONE = Traffic()
+Messages = dict[tuple[str, Direction], Traffic]
+"""By kind and direction."""
 
 
 @dataclass(slots=True)
@@ -37,7 +32,7 @@ class Communication:
     """The traffic of a run; equality does not depend on the order of `add` calls."""
 
     rounds: int = 0
-    traffic: dict[tuple[str, Direction], Traffic] = field(default_factory=dict)
+    traffic: Messages = field(default_factory=dict)
 
     def add(self, kind: str, direction: Direction, *, plain: int, sent: int, messages: int = 1) -> None:
         """Add messages of one kind: in total, `plain` bytes before compression and `sent` bytes as sent."""

@@ -1,8 +1,5 @@
 """Messages as bytes: a 4-byte length, then the message, packed by msgspec and compressed by zlib.
 
-    frame = to_bytes(message)                  # Frame(data, plain): the bytes to send, and their number before zlib
-    message = from_server(data[4:])
-
 No memory is allocated on a peer's word: the length is checked before reading, the decompressed size during
 decompression, and every count by the types in `messages.py`.
 """
@@ -10,15 +7,12 @@ decompression, and every count by the types in `messages.py`.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fedslim.errors import FrameError
-from fedslim.protocol.messages import FromMember, FromServer, Labels, Masked
-
-if TYPE_CHECKING:
-    from fedslim.protocol.messages import Message
+from fedslim.protocol.messages import FromMember, FromServer, Labels, Masked, Message
 
 PREFIX_BYTES = 4
 MAX_FRAME = 1 << 26

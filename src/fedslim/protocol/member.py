@@ -32,21 +32,18 @@ from fedslim.errors import DataError, FedslimError, KeyAgreementError, Parameter
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
-from fedslim.protocol.prepare import PrepareMember
+from fedslim.protocol.prepare import PrepareMember, Site
 from fedslim.protocol.roster import RosterSigner, Unsigned, apply_update, roster_digest
 from fedslim.protocol.sealing import UnsealedLabels, sealed_labels, unsealed, unsealed_labels
 from fedslim.protocol.state import SessionState, at_member
-from fedslim.protocol.sums import VectorMasker
-from fedslim.protocol.variant import UnmaskedWords, member_side
+from fedslim.protocol.sums import WORD_BITS
+from fedslim.protocol.variant import MemberSide, UnmaskedWords, sides
 from fedslim.protocol.wire_types import ID_BYTES, split_ids
-from fedslim.secagg import AgreementKey, MaskLabel
+from fedslim.secagg import AgreementKey, Masker, MaskLabel, PairSecret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fedslim.protocol.prepare import Site
-    from fedslim.protocol.variant import MemberSide
-    from fedslim.secagg import PairSecret
 
 Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"
@@ -113,7 +110,7 @@ class MemberSession:
         self._variant: MemberSide  # since the first roster, as is …
         self._numbered: TransactionDatabase  # … the data in the numbers of the agreed vocabulary
         self._secrets: dict[str, PairSecret] = {}
-        self._hidden: dict[str, VectorMasker] = {}
+        self._maskers: dict[str, Masker] = {}
         self._last: Answered | None = None
         self._asked: dict[int, Any] = {}  # every question answered so far, by round
         self._again: deque[Any] = deque()  # questions that must come again after a return to an earlier round
@@ -153,7 +150,7 @@ class MemberSession:
         if self.state is not SessionState.FINISHED:
             # An earlier confirmation, perhaps from the journal, belongs to another connection and another key.
             self.state = SessionState.JOINING
-        self._secrets, self._hidden = {}, {}
+        self._secrets, self._maskers = {}, {}
         self._key = AgreementKey.from_random(entropy)
         ids = agreed.ids if agreed is not None else own.secret.ids_of(own.database.vocabulary)
         labels: list[str] = []
@@ -278,7 +275,9 @@ class MemberSession:
         return answer
 
     def _side(self) -> MemberSide:
-        return member_side(self._own.settings, self._own.site or self._numbered, len(self._own.members))
+        own = self._own
+        side: MemberSide = sides(own.settings.variant)[1](own.site or self._numbered, own.settings, len(own.members))
+        return side
 
     def _labels(self, question: m.AskLabels) -> UnsealedLabels:
         """Return the labels of our items in a table that may be published."""
@@ -304,13 +303,14 @@ class MemberSession:
             return answer
         if self._own.settings.masked and len(self._secrets) != len(self._own.members) - 1:
             raise ProtocolError("counts must not leave this member without masks; the run must not continue")
-        hidden = self._hidden.get(answer.purpose)
-        if hidden is None:
-            hidden = self._hidden[answer.purpose] = VectorMasker(self.name, self._secrets, purpose=answer.purpose)
+        masker = self._maskers.get(answer.purpose)
+        if masker is None:
+            masker = self._maskers[answer.purpose] = Masker(self.name, self._secrets, purpose=answer.purpose)
         assert self._last is not None  # noqa: S101  # `_answered` has just set it
-        label = MaskLabel(question.round, question.attempt)
-        vector = hidden.vector(answer.words, label, about=self._digest + self._last.transcript)
-        return m.Masked(question.round, question.attempt, vector)
+        label, about = MaskLabel(question.round, question.attempt), self._digest + self._last.transcript
+        # Without secrets (one member, a measurement) words stay unmasked.
+        words = m.Vector(len(answer.words), WORD_BITS, masker.mask(answer.words, label, about=about))
+        return m.Masked(question.round, question.attempt, words)
 
     # -- the roster ---------------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class MemberSession:
         if roster.next_round + 1 < self.position:
             self._go_back(roster.next_round)
         self._digest = roster_digest(roster, vocabulary=vocabulary.digest, fingerprint=self._own.fingerprint)
-        self._secrets, self._hidden = {}, {}
+        self._secrets, self._maskers = {}, {}
 
     def _updated(self, update: m.RosterUpdate) -> m.Roster:
         assert self._roster is not None  # noqa: S101  # no update is legal before a roster

@@ -41,11 +41,6 @@ class Outcome:
     labels: tuple[bytes, ...] = ()  # sealed by the members, in their order
     preparation: Preparation | None = None  # then there is no table yet
 
-    @property
-    def converged(self) -> bool:
-        """Whether the search ended by itself."""
-        return self.ending == "converged"
-
 
 Found = Sequence[tuple[tuple[int, ...], int, int, int]]
 """Itemsets in cover order: items, usage, support, usage at entry."""

@@ -6,18 +6,18 @@ that follow are then the same as before, and have the same answers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from fedslim.protocol.outcome import Ending
-    from fedslim.protocol.variant import Replies
 
 MAX_LOST_ROUNDS = 1 << 16
 """How many rounds members may be ahead of a server that was killed and may have lost its last records."""
@@ -26,26 +26,29 @@ MAX_RETREATS = 16
 """How often members may lose records: each time, all members answer earlier questions again."""
 
 
-class Kept(Protocol):
-    """The record of a round: its replies, and whether the search stopped after it."""
+@dataclass(slots=True)
+class ServerRecords:
+    """What a server has written down about a run: see `network/journal.py`."""
 
-    @property
-    def replies(self) -> Replies:
-        """The reply of each member that was asked."""
-
-    @property
-    def ending(self) -> Ending | None:
-        """Why the search had to stop, if it had to."""
-
-
-AnyKept = TypeVar("AnyKept", bound=Kept)
+    rounds: list[Any] = field(default_factory=list)
+    """Records with `replies` and `ending`, in order; of repeated rounds, the last repetition."""
+    epoch: int = 0
+    """The last epoch."""
+    furthest: int = 0
+    """The last round that any member had reached before all went back."""
+    endings: dict[int, Ending] = field(default_factory=dict)
+    """The decisions to end the search, by round, also of rounds that were not reached again after going back."""
+    retreats: int = 0
+    """How often all members went back."""
+    heard: set[str] = field(default_factory=set)
+    """The members that acknowledged the end of the run."""
 
 
 class Positions:
     """The next round of each member, as the server knows it, and which members have lost records."""
 
     def __init__(
-        self, members: Iterable[str], max_rounds: int | None, history: Callable[[], Iterable[Kept]] | None
+        self, members: Iterable[str], max_rounds: int | None, history: Callable[[], Iterable[Any]] | None
     ) -> None:
         self._next = dict.fromkeys(members, 0)  # for each member, the round after the last one it answered
         self._max_rounds = max_rounds
@@ -54,29 +57,17 @@ class Positions:
         self.retreats = 0
         self._lost_rounds = 0  # how many rounds may have followed the known ones
         self._behind: dict[str, int] = {}  # members that have lost records, and their next round
-        self._endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
+        self.endings: dict[int, Ending] = {}  # decisions to stop, by round; they hold when rounds are asked again
 
-    def restore(self, furthest: int, endings: Mapping[int, Ending], retreats: int) -> None:
+    def restore(self, past: ServerRecords) -> None:
         """Restore the state of a server that was killed; its last records may be lost."""
-        self.furthest, self._endings, self.retreats = furthest, dict(endings), retreats
+        self.furthest, self.endings, self.retreats = past.furthest, past.endings, past.retreats
         self._lost_rounds = MAX_LOST_ROUNDS
-
-    def start_over(self) -> None:
-        """Start from the first round."""
-        self._next = dict.fromkeys(self._next, 0)
 
     def advance(self, members: Iterable[str], number: int) -> None:
         """Note that these members have answered, so that round `number` comes next for them."""
         for member in members:
             self._next[member] = number
-
-    def ending_of(self, number: int) -> Ending | None:
-        """Return the decision to stop that was made in this round, if it was asked before."""
-        return self._endings.get(number)
-
-    def all_here(self) -> None:
-        """Note that all members have reported their position."""
-        self._lost_rounds = 0
 
     def check_return(self, member: str, join: m.Join, run: bytes, number: int | None, *, gathered: bool) -> None:
         """Check that a member can come back to this run from its position; note if it has lost records.
@@ -89,11 +80,10 @@ class Positions:
         if not where and lost_all:
             return  # it was away before it had answered anything
         if not gathered or (join.run != run and not lost_all):
-            msg = (
+            raise ProtocolError(
                 f"member {member!r} comes back from round {join.position} of run {join.run.hex() or '(none)'}, but "
                 f"this is run {run.hex()}; it cannot continue here"
             )
-            raise ProtocolError(msg)
         ahead = where if number is None else number
         if join.position in {where, ahead}:
             return
@@ -103,11 +93,10 @@ class Positions:
         if self._max_rounds is not None:
             most = min(most, self._max_rounds + m.ROUNDS_TO_FINISH)
         if (set_back and self.history is None) or join.position > most:
-            msg = (
+            raise ProtocolError(
                 f"member {member!r} comes back from round {join.position}, but was in round {where}. It cannot go on: "
                 "it has lost its journal, or another one was put in its place"
             )
-            raise ProtocolError(msg)
         self.furthest = max(self.furthest, join.position)
         if set_back:
             self._behind[member] = join.position
@@ -117,6 +106,7 @@ class Positions:
 
         `number` is that of the round that would have come next.
         """
+        self._lost_rounds = 0  # all members have reported their position
         if not self._behind:
             return None
         last = min(self._behind.items(), key=itemgetter(1))
@@ -125,7 +115,7 @@ class Positions:
         self.retreats += 1
         return last
 
-    def rounds_before(self, number: int) -> list[Kept] | None:
+    def rounds_before(self, number: int) -> list[Any] | None:
         """Return the rounds before this one from the history; None if it lacks some."""
         assert self.history is not None  # noqa: S101  # `check_return` lets no member fall back otherwise
         rounds = iter(self.history())
@@ -133,5 +123,5 @@ class Positions:
         if len(before) != number:
             return None
         # Keep the decisions to stop, so that the same questions follow as before.
-        self._endings |= {at: kept.ending for at, kept in enumerate(rounds, number) if kept.ending is not None}
+        self.endings |= {at: kept.ending for at, kept in enumerate(rounds, number) if kept.ending is not None}
         return before

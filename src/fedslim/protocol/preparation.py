@@ -1,9 +1,5 @@
 """The outcome of a preparation: order statistics, kept categories and the vocabulary, from everybody's rows.
 
-    preparation = Preparation.read("preparation.json")
-    database = preparation.database(schema, site, secret)        # the items of a member's rows
-    preparation.digest()                                         # equal at the server and at all members
-
 A member derives it from the questions that it was asked. All members sign its digest, as part of the search's settings.
 """
 
@@ -25,14 +21,13 @@ from fedslim.data.vocabulary import ID_BYTES, ItemSecret, Vocabulary
 from fedslim.errors import DataError
 from fedslim.protocol.bisection import OpenColumn
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
-from fedslim.schema import SchemaRules
+from fedslim.schema import Conformed, Schema, SchemaRules
 from fedslim.schema.agreeing import Agreed, round_cuts, rounded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fedslim.data import TransactionDatabase
-    from fedslim.schema import Conformed, Schema
 
 FORMAT, VERSION = "fedslim-preparation", 1
 MAX_BYTES = 1 << 27

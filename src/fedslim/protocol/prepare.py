@@ -24,7 +24,7 @@ from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import NO_TABLE, Outcome
 from fedslim.protocol.preparation import Outline, Preparation, category_id
 from fedslim.protocol.sums import MAX_WORDS, add_up, ask_counts, check_words, pack_counts
-from fedslim.protocol.variant import MemberSide, Round, ServerSide, UnmaskedWords
+from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, Situation, UnmaskedWords
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
 from fedslim.schema.agreeing import cut_ranks, keep_categories
 from fedslim.secagg import Ring
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.roster import RosterSigner
-    from fedslim.protocol.variant import Replies, Situation
     from fedslim.schema import Conformed, Schema
 
 FIRST_SKETCH, GROWTH = 256, 4

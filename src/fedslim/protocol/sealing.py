@@ -23,7 +23,7 @@ from msgspec import Meta
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.framing import MAX_FRAME
-from fedslim.protocol.variant import Round
+from fedslim.protocol.variant import Replies, Round, ServerSide, Situation
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_SEALED, Text
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.outcome import Outcome
-    from fedslim.protocol.variant import Replies, ServerSide, Situation
 
 PURPOSE = b"fedslim labels 1 "
 TAG_BYTES, LENGTH_BYTES, WORD_BYTES = 16, 4, 8

@@ -15,32 +15,26 @@ again, and have the same answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, Waiting, WentBack
-from fedslim.protocol.gathering import Gathering
-from fedslim.protocol.outcome import Outcome, found_by, pack_table
-from fedslim.protocol.positions import MAX_RETREATS, Positions
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
+from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
+from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords
+from fedslim.protocol.roster import Gathering, KeyCheck
 from fedslim.protocol.sealing import rounds_of
 from fedslim.protocol.state import AWAITING, MemberState, at_server, untimely
-from fedslim.protocol.variant import Replies, Round, Situation, policy_of, server_side
+from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, policy_of, sides
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from fedslim.mdl.policy import Policy
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.outcome import Ending
-    from fedslim.protocol.positions import AnyKept, Kept
     from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.roster import KeyCheck
-    from fedslim.protocol.variant import ServerSide
 
 
 WORD_BYTES = 8
@@ -58,11 +52,10 @@ class ServerSession:
         settings: m.Settings,
         *,
         run: bytes,
-        policy: Policy | None = None,
         max_time: float | None = None,
         keys: KeyCheck | None = None,
         vocabulary: bytes | None = None,
-        history: Callable[[], Iterable[Kept]] | None = None,  # the rounds so far, from a journal
+        history: Callable[[], Iterable[Any]] | None = None,  # the rounds so far, from a journal
         prepared: Preparation | None = None,  # what the members agreed on before
     ) -> None:
         if not members or len(set(members)) != len(members):
@@ -71,7 +64,6 @@ class ServerSession:
         self.settings = settings
         self.outcome: Outcome | None = None
         self.variant: ServerSide | None = None  # set when the run starts
-        self._policy = policy or policy_of(settings)
         self._max_time = max_time
         self.gathering = Gathering(self.members, settings, run, keys=keys, vocabulary=vocabulary)
         self._states = dict.fromkeys(self.members, MemberState.EXPECTED)
@@ -209,37 +201,24 @@ class ServerSession:
         self._states[member] = MemberState.AWAY if self.gathered else MemberState.EXPECTED
         return [Waiting(member)] if self.gathered else []
 
-    def replay(  # noqa: PLR0913  # what a journal has of a run
-        self,
-        rounds: Iterable[AnyKept],
-        items: int,
-        now: float,
-        passed: Callable[[AnyKept], None] | None = None,
-        *,
-        epoch: int = 0,
-        furthest: int = 0,
-        endings: Mapping[int, Ending] | None = None,
-        retreats: int = 0,
-    ) -> None:
-        """Bring a new session to the state of an earlier one that had received these replies, in this epoch.
+    def replay(self, past: ServerRecords, items: int, now: float, passed: Callable[[int], None] | None = None) -> None:
+        """Bring a new session to the state of an earlier one, which had written this down.
 
-        All members are then away; they join with their run and round. `passed` is called after each round; `now` is
-        the present time less what the run had taken. If the earlier session was killed while going back, `furthest` is
-        the highest round of any member before, and `endings` has the decisions up to there; `retreats` is the number
-        of returns to earlier rounds.
+        All members are then away; they join with their run and round. `now` is the present time less what the run had
+        taken. `passed` is called with the number of each round after it.
         """
-        self.positions.restore(furthest, endings or {}, retreats)
-        self.gathering.resume(items, epoch)
+        self.positions.restore(past)
+        self.gathering.resume(items, past.epoch)
         self._start(now)
-        if not self._play(rounds, passed):
+        if not self._play(past.rounds, passed):
             self._states = dict.fromkeys(self.members, MemberState.AWAY)
 
-    def _play(self, rounds: Iterable[AnyKept], passed: Callable[[AnyKept], None] | None = None) -> bool:
+    def _play(self, rounds: Iterable[Any], passed: Callable[[int], None] | None = None) -> bool:
         """Replay rounds from the first on; return whether that was the whole run."""
-        self.positions.start_over()
+        self.positions.advance(self.members, 0)
         self._round = next(self._rounds)
         self._situation.number += 1
-        for kept in rounds:
+        for number, kept in enumerate(rounds):
             self.positions.advance(kept.replies, self._situation.number)
             self._situation.ending = kept.ending
             try:
@@ -248,7 +227,7 @@ class ServerSession:
             except StopIteration as end:  # the search was over, though perhaps not all members knew
                 self._finish(end.value)
             if passed is not None:
-                passed(kept)
+                passed(number)
             if self.outcome is not None:
                 return True
         return False
@@ -290,7 +269,6 @@ class ServerSession:
         except ProtocolError as error:
             return self._fail(str(error), None)
         self._states = dict.fromkeys(self.members, MemberState.INVITED)
-        self.positions.all_here()
         return [*retreat, *invitation]
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -304,10 +282,9 @@ class ServerSession:
 
     def _start(self, now: float) -> None:
         self._began = now
-        self._situation = Situation(
-            self.members, self.gathering.items, self.settings, self._policy, run=self.gathering.run
-        )
-        self.variant = server_side(self._situation)
+        items, policy = self.gathering.items, policy_of(self.settings)
+        self._situation = Situation(self.members, items, self.settings, policy, run=self.gathering.run)
+        self.variant = sides(self.settings.variant)[0](self._situation)
         self._rounds = rounds_of(self.variant, self._situation)
 
     def _check_round(self, member: str, reply: m.FromMember) -> None:
@@ -321,10 +298,12 @@ class ServerSession:
         assert self._round is not None  # noqa: S101  # a member has just answered it
         self.positions.advance(self._replies, self._situation.number)
         # Decided once and journaled with the round: a restored server must decide the same.
-        decided = self.positions.ending_of(self._situation.number - 1) or self._reason_to_stop(now)
+        decided = self.positions.endings.get(self._situation.number - 1) or self._reason_to_stop(now)
         self._situation.ending = self._situation.ending or decided
         ended = RoundEnded(self._situation.number - 1, self._round.kind, self._replies, self._situation.ending)
-        return [ended, *self._next()]
+        following = self._next()
+        # A round that cannot be used is not journaled: nobody could go on from it.
+        return following if isinstance(self._farewell, m.Abort) else [ended, *following]
 
     def _next(self) -> list[ServerOutput]:
         """Let the variant continue to its next round, or to the end."""

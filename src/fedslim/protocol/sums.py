@@ -1,4 +1,4 @@
-"""Masked vectors in messages: packing and masking one member's counts, and adding up those of all."""
+"""Masked vectors in messages: packing one member's counts, and adding up those of all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from fedslim.errors import ProtocolError
 from fedslim.protocol.messages import FromServer, Masked, refused
 from fedslim.protocol.variant import Replies, Round, UnmaskedWords
-from fedslim.protocol.wire_types import MAX_VECTOR, Vector
-from fedslim.secagg import MaskedSum, Masker, Ring
+from fedslim.protocol.wire_types import MAX_VECTOR
+from fedslim.secagg import Ring
 from fedslim.secagg.ring import MAX_BITS
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedslim.secagg import MaskLabel, PairSecret
     from fedslim.secagg.ring import Words
 
 SUMS_CONTRADICT = "the sums contradict each other: a member does not count as the protocol says"
@@ -32,26 +31,16 @@ def check_words(words: int) -> None:
         raise ProtocolError(f"the server asked for {words} words, but an answer has at most {MAX_WORDS}; it is refused")
 
 
-class VectorMasker:
-    """One member's masker for one purpose. Without secrets (one member, a measurement) words stay unmasked."""
-
-    def __init__(self, name: str, secrets: Mapping[str, PairSecret], *, purpose: str) -> None:
-        self._masker = Masker(name, secrets, purpose=purpose)
-
-    def vector(self, words: Words, label: MaskLabel, *, about: bytes) -> Vector:
-        """Mask the words, and return them as they are sent."""
-        return Vector(len(words), WORD_BITS, self._masker.mask(words, label, about=about))
-
-
 def add_up(replies: Mapping[str, Masked], length: int) -> Words:
-    """Return the sum of the replies of exactly these members."""
-    total = MaskedSum(replies, length=length)
+    """Return the sum of the replies of all members; it is noise if one is missing."""
+    total = np.zeros(length, np.uint64)
     for member, reply in replies.items():
-        if reply.words.bits != WORD_BITS or reply.words.length != length:
-            msg = f"member {member!r} answered with {reply.words.length} words, but {length} were asked for"
+        words = reply.words
+        if (words.bits, words.length, 8 * len(words.data)) != (WORD_BITS, length, WORD_BITS * length):
+            msg = f"member {member!r} answered with {len(words.data)} bytes, but {length} words were asked for"
             raise ProtocolError(msg)
-        total.add(member, reply.words.data)
-    return total.words()
+        total += np.frombuffer(words.data, "<u8")
+    return total
 
 
 def pack_counts(purpose: str, counts: NDArray[np.int64], bits: int) -> UnmaskedWords:

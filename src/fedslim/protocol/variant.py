@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fedslim.data import TransactionDatabase
     from fedslim.protocol.messages import FromMember, FromServer, PackedTable, Settings
     from fedslim.protocol.outcome import Ending, Outcome
-    from fedslim.protocol.prepare import Site
 
 VARIANTS: Mapping[str, str] = {
     "x": "exact: one table for all, found by masked sums; equal to mining all data in one place",
@@ -115,18 +113,6 @@ def search_in_rounds(
     return "converged" if search.converged or situation.ending is None else situation.ending
 
 
-def server_side(situation: Situation) -> ServerSide:
-    """Create the server's side of the variant that the settings name."""
-    side: ServerSide = _sides(situation.settings.variant)[0](situation)
-    return side
-
-
-def member_side(settings: Settings, data: TransactionDatabase | Site, members: int) -> MemberSide:
-    """Create a member's side of the variant that the settings name; `members` is the size of the federation."""
-    side: MemberSide = _sides(settings.variant)[1](data, settings, members)
-    return side
-
-
 def policy_of(settings: Settings) -> Policy:
     """Return the search policy that the settings describe."""
     return Policy(
@@ -139,7 +125,11 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def _sides(variant: str) -> tuple[Any, Any]:
+def sides(variant: str) -> tuple[Any, Any]:
+    """Return the classes of a variant: the server's is made of a `Situation`, a member's of data, settings and members.
+
+    `members` is the size of the federation.
+    """
     if variant not in HOMES:
         raise ParameterError(f"there is no variant {variant!r}; choose one of {', '.join(VARIANTS)}")
     # Imported by name: SA and SO are above this package in the import order, and unused variants are not loaded.

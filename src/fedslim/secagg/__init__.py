@@ -8,7 +8,7 @@ agreement keys are checked there, too (`protocol/roster.py`).
 from __future__ import annotations
 
 from fedslim.secagg.keys import AgreementKey, PairSecret, check_usable
-from fedslim.secagg.masking import MaskedSum, Masker, MaskLabel
+from fedslim.secagg.masking import Masker, MaskLabel
 from fedslim.secagg.ring import Ring, Sketch
 
-__all__ = ["AgreementKey", "MaskLabel", "MaskedSum", "Masker", "PairSecret", "Ring", "Sketch", "check_usable"]
+__all__ = ["AgreementKey", "MaskLabel", "Masker", "PairSecret", "Ring", "Sketch", "check_usable"]

@@ -1,8 +1,5 @@
 """Key agreement: one X25519 key per member and run, one secret per pair of members.
 
-    mine = AgreementKey.from_random(entropy)         # 32 random bytes from the caller
-    secret = mine.agree("hospital-a", "hospital-b", their_public, run=run_id)
-
 The secret depends on the run and on both names and keys, so another run, or a man in the middle with other keys under
 the same names, gets a different secret.
 """

@@ -1,7 +1,7 @@
 """Pairwise masks that cancel: one member of each pair adds, the other subtracts, the same random words.
 
     masker = Masker("hospital-a", {"hospital-b": secret, …}, purpose="answers")
-    data = masker.mask(words, MaskLabel(round=7, attempt=0, part=0), about=digest)
+    data = masker.mask(words, MaskLabel(round=7, attempt=0), about=digest)
 
 A mask is the AES-128-CTR key stream of the pair's key for this purpose, at a position derived from the label and from
 `about`, a digest of the question. If members are asked different questions, the sum is noise. No position is used
@@ -19,47 +19,35 @@ import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from fedslim.errors import KeyAgreementError, MaskReuseError, MembershipError, RingError
+from fedslim.errors import KeyAgreementError, MaskReuseError
 from fedslim.secagg.aes import BLOCKS_IN_STEP, WORDS_IN_STEP, KeyStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from fedslim.secagg.keys import PairSecret
     from fedslim.secagg.ring import Words
 
 LABEL = b"fedslim secure aggregation v1: masks for "
-ROUND_BYTES, ATTEMPT_BYTES, PART_BYTES = 6, 2, 2
+ROUND_BYTES, ATTEMPT_BYTES = 6, 2
 PLACE_BYTES, BLOCK_BYTES = 12, 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MaskLabel:
-    """Identifies one vector of a run: the round, the attempt (if the round is repeated), and the part of the answer."""
+    """Identifies one vector of a run: the round, and the attempt, if the round is repeated."""
 
     round: int
     attempt: int = 0
-    part: int = 0
 
     def __post_init__(self) -> None:
-        if 0 <= self.round < 1 << 48 and 0 <= self.attempt < 1 << 16 and 0 <= self.part < 1 << 16:
-            return
-        for name, value, size in (
-            ("round", self.round, ROUND_BYTES),
-            ("attempt", self.attempt, ATTEMPT_BYTES),
-            ("part", self.part, PART_BYTES),
-        ):
-            if not 0 <= value < 1 << (8 * size):
-                raise MaskReuseError(f"the {name} of a mask must be between 0 and {(1 << (8 * size)) - 1}, not {value}")
+        if not (0 <= self.round < 1 << 8 * ROUND_BYTES and 0 <= self.attempt < 1 << 8 * ATTEMPT_BYTES):
+            raise MaskReuseError(f"{self} is out of range: its mask would be that of another label")
 
 
 def place(label: MaskLabel, about: bytes) -> bytes:
     """Return the start of a label's key stream: 96 bits of a hash, different for each label."""
-    encoded = (
-        label.round.to_bytes(ROUND_BYTES, "big")
-        + label.attempt.to_bytes(ATTEMPT_BYTES, "big")
-        + label.part.to_bytes(PART_BYTES, "big")
-    )
+    encoded = label.round.to_bytes(ROUND_BYTES, "big") + label.attempt.to_bytes(ATTEMPT_BYTES, "big")
     return sha256(encoded + about).digest()[:PLACE_BYTES]
 
 
@@ -99,42 +87,3 @@ class Masker:
         total[:length] = words
         self._streams.apply(total, blocks)
         return total[:length].astype("<u8", copy=False).tobytes()
-
-
-# -- the server's side ------------------------------------------------------------------------------------------------
-
-WORD_BYTES = 8
-
-
-class MaskedSum:
-    """The sum over exactly the members of a round; it cannot be read while one is missing, as it would be noise."""
-
-    def __init__(self, members: Iterable[str], *, length: int) -> None:
-        self._missing = set(members)
-        self._members = frozenset(self._missing)
-        if not self._members:
-            raise MembershipError("a sum needs at least one member")
-        self._total = np.zeros(length, np.uint64)
-
-    @property
-    def missing(self) -> frozenset[str]:
-        """The members that have not answered yet."""
-        return frozenset(self._missing)
-
-    def add(self, member: str, data: bytes) -> None:
-        """Add a member's vector; each member may answer once."""
-        if member not in self._members:
-            raise MembershipError(f"{member!r} is not a member of this round; its answer is rejected")
-        if member not in self._missing:
-            raise MembershipError(f"{member!r} has already answered this round; the second answer is rejected")
-        if len(data) != WORD_BYTES * len(self._total):
-            raise RingError(f"{member!r} sent {len(data)} bytes instead of {WORD_BYTES * len(self._total)}")
-        self._total += np.frombuffer(data, "<u8")
-        self._missing.remove(member)
-
-    def words(self) -> Words:
-        """Return the sum, after all members have answered."""
-        if self._missing:
-            msg = f"the sum cannot be read yet; no answer from {', '.join(map(repr, sorted(self._missing)))}"
-            raise MembershipError(msg)
-        return self._total

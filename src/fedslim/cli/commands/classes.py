@@ -48,7 +48,7 @@ def simulate_classifier(
 
     `members` says how to divide the rows, or has those of members with a file each, who have prepared them.
     """
-    from fedslim.federated.classifier import simulate_classes
+    from fedslim.federated.estimator import simulate_classes
     from fedslim.federated.simulation import prepare
     from fedslim.mdl.driver import Stop, stopping_on_interrupt
     from fedslim.uses.classifier import SlimClassifier

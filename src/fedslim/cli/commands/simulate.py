@@ -233,8 +233,7 @@ def _prepare(
 ) -> "Mapping[str, TransactionDatabase]":
     """Let members with a file each agree on cuts and items."""
     from fedslim.data import ItemSecret
-    from fedslim.federated.preparing import prepare_together
-    from fedslim.federated.simulation import entropy_of
+    from fedslim.federated.simulation import entropy_of, prepare_together
     from fedslim.schema import Schema
 
     if reading.schema is None:
