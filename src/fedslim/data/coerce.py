@@ -83,6 +83,8 @@ def encode(
 
 def table_of(X: Any, name: str | None = None) -> EncodedTable | None:  # noqa: N803
     """Return the columns of a table in memory, in a file or in a database; None for anything else."""
+    if isinstance(X, EncodedTable):
+        return X
     if isinstance(X, (str, os.PathLike)):
         return read_table(X, name=name) if is_source(X) else None
     return dataframe_table(X, name=name) if is_dataframe(X) else None

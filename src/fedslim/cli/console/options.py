@@ -7,7 +7,8 @@ import inspect
 import logging
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -86,6 +87,18 @@ class Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Say a record."""
         say(printable(f"fedslim: {record.getMessage()}"))
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Say what the readers of data guess."""
+    logger, told = logging.getLogger("fedslim.data"), Told()
+    if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
+        logger.addHandler(told)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)
 
 
 def masked(value: str | None) -> str | None:
@@ -218,13 +231,8 @@ class Reading:
         """Load the data, and say what was guessed."""
         from fedslim.data import load
 
-        logger, told = logging.getLogger("fedslim.data"), Told()
-        if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
-            logger.addHandler(told)
-        try:
+        with telling():
             return load(self.source, **self.chosen())
-        finally:
-            logger.removeHandler(told)
 
 
 READING_A_TABLE = ("format", "separator", "encoding", "query", "table")
