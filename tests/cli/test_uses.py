@@ -77,7 +77,10 @@ def test_sites_data_tables_and_slices_are_compared(fedslim, table, visits, tmp_p
     data, own = visits
     ran = fedslim("compare", data, "--by", "month", "--json", "--out", tmp_path / "drift.html")
     assert [one["name_b"] for one in json.loads(ran.out)["comparisons"]] == ["2", "3", "4"]
-    assert (tmp_path / "drift.html").read_text().count("<h2>") == 3
+    page = (tmp_path / "drift.html").read_text()
+    assert page.count("<h2>") == 3
+    assert "1 to 4</h1>" in page
+    assert page.count('<td class="number" data-label="dissimilarity to the one before">') == 3
     assert "differs for 0 of" in fedslim("compare", table, table).out
     assert "differs for 0 of" in fedslim("compare", own, data).out
     assert "dissimilarity" in fedslim("compare", data, data).out
