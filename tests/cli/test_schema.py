@@ -55,7 +55,7 @@ def test_make_writes_a_schema_without_values_that_fits(fedslim, hospitals):
     again = fedslim("schema", "make", "north.csv", "--out", "new.toml")
     assert again.code != 0
     assert "new.toml" in again.only_line
-    assert 'categories = ["f", "m"]' in fedslim("schema", "make", "north.csv", "--with-values").out
+    assert 'categories = ["F", "M"]' in fedslim("schema", "make", "north.csv", "--with-values").out
     assert fedslim("schema", "make", "encounters").code == 2
     assert fedslim("schema", "make", "south-told.csv", "--out", "unit.toml").code == 0
     assert {"[columns.hb]", 'unit = "g/L"'} < set((hospitals / "unit.toml").read_text().splitlines())
