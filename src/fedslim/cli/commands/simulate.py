@@ -187,7 +187,8 @@ def simulate(
         if together
         else read_and_prepare(replace(reading, seed=data_seed), report)
     )
-    run = SimulatedRun(data, database, report, variant.value, engine, chosen)
+    name = ", ".join([data, *(more or [])])
+    run = SimulatedRun(name, database, report, variant.value, engine, chosen)
     parts = together or run.divide(partition, divided)
     if watched is not None:
         _introduce(watched, parts, database, min_count * min_members_with)
@@ -195,7 +196,7 @@ def simulate(
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    record = {"data": data, **table_record(simulation.table, top), **told}
+    record = {"data": name, **table_record(simulation.table, top), **told}
     kept = KeptRun(simulation, out, record, typed_command(context))
     kept.save(None)
     skipped = no_compare or early is not None
@@ -210,7 +211,7 @@ def simulate(
     else:
         lines = simulation_facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
         lines += [] if out is None or kept.failure else [("saved", str(out))]
-        print_code_table(simulation.table, top, data, lines, between=simulation_tables(simulation, compared))
+        print_code_table(simulation.table, top, name, lines, between=simulation_tables(simulation, compared))
     if (error := kept.failure or early) is not None:
         raise error
 
