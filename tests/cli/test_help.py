@@ -27,7 +27,7 @@ COMMANDS = {
     f"{READING} --from --data-seed --schema --secret --live --quiet -q",
     "score": f"--out --top --json {READING} --from --quiet -q",
     "explain": f"--row --json {READING} --from --quiet -q",
-    "compare": "--by --new --fdr --out --top --json --quiet -q",
+    "compare": f"--by --new --fdr --out --top --json {READING} --from --quiet -q",
     "complete": f"--out --top --json {READING} --from --quiet -q",
     "rules": "--min-confidence --min-lift --out --top --json",
     "show": "--top --json --labels --secret",

@@ -44,6 +44,7 @@ def test_show_names_items(fedslim):
     assert sum(label.startswith("#") for label in named) == 1
     plain = shown(fedslim("show", "table.json", "--json", "--labels", "codes.txt", "--secret", "members.secret"))
     assert {"sign=rash", "drug=ibuprofen"} < plain
+    assert "3 shown by id, without a name here" in fedslim("show", "table.json").out
 
 
 def test_a_report_names_items(fedslim, tmp_path):

@@ -55,7 +55,7 @@ def test_make_writes_a_schema_without_values_that_fits(fedslim, hospitals):
     again = fedslim("schema", "make", "north.csv", "--out", "new.toml")
     assert again.code != 0
     assert "new.toml" in again.only_line
-    assert 'categories = ["f", "m"]' in fedslim("schema", "make", "north.csv", "--with-values").out
+    assert 'categories = ["F", "M"]' in fedslim("schema", "make", "north.csv", "--with-values").out
     assert fedslim("schema", "make", "encounters").code == 2
     assert fedslim("schema", "make", "south-told.csv", "--out", "unit.toml").code == 0
     assert {"[columns.hb]", 'unit = "g/L"'} < set((hospitals / "unit.toml").read_text().splitlines())
@@ -160,7 +160,8 @@ def test_simulated_members_find_the_file_of_all_rows_in_one_place(fedslim, tmp_p
     (tmp_path / "all.csv").write_text("age,hb\n" + "".join(f"{row['age']},{row['hb']}\n" for row in whole))
     assert fedslim("vocabulary", "secret", tmp_path / "m.secret").code == 0
     common = ("--schema", tmp_path / "s.toml", "--secret", tmp_path / "m.secret", "--quiet", "--out")
-    assert fedslim("simulate", *files, "--no-compare", *common, tmp_path / "run").code == 0
+    ran = fedslim("simulate", *files, "--no-compare", "--json", *common, tmp_path / "run")
+    assert json.loads(ran.out)["data"] == ", ".join(map(str, files))
     assert fedslim("mine", tmp_path / "all.csv", *common, tmp_path / "one.json").code == 0
     found = (tmp_path / "one.json").read_bytes()
     assert len(CodeTable.load(tmp_path / "one.json")) > 0

@@ -77,10 +77,57 @@ def test_sites_data_tables_and_slices_are_compared(fedslim, table, visits, tmp_p
     data, own = visits
     ran = fedslim("compare", data, "--by", "month", "--json", "--out", tmp_path / "drift.html")
     assert [one["name_b"] for one in json.loads(ran.out)["comparisons"]] == ["2", "3", "4"]
-    assert (tmp_path / "drift.html").read_text().count("<h2>") == 3
+    page = (tmp_path / "drift.html").read_text()
+    assert page.count("<h2>") == 3
+    assert "1 to 4</h1>" in page
+    assert page.count('<td class="number" data-label="dissimilarity to the one before">') == 3
     assert "differs for 0 of" in fedslim("compare", table, table).out
     assert "differs for 0 of" in fedslim("compare", own, data).out
     assert "dissimilarity" in fedslim("compare", data, data).out
+
+
+SCHEMA = """\
+[columns.hb]
+kind = "numeric"
+bins = 3
+resolution = 0.5
+unit = "g/dL"
+units = { "g/L" = 0.1 }
+
+[columns.sex]
+kind = "categorical"
+synonyms = { female = ["f"], male = ["m"] }
+"""
+
+
+def test_data_are_compared_by_a_schema_and_with_the_options_of_reading(fedslim, tmp_path):
+    one, other, rules = tmp_path / "one.csv", tmp_path / "other.csv", tmp_path / "schema.toml"
+    rules.write_text(SCHEMA)
+    one.write_text("sex,hb\n" + "".join(f"{'mf'[n % 2]},{9 + n / 10}\n" for n in range(60)))
+    other.write_text("hb (g/L);sex\n" + "".join(f"{90 + n};{('male', 'female')[n % 2]}\n" for n in range(60)))
+    assert "looks like several" in fedslim("compare", other, other).only_line
+    assert "dissimilarity 0.000" in fedslim("compare", other, other, "--separator", ";").out
+    commas = tmp_path / "commas.csv"
+    commas.write_text(other.read_text().replace(";", ","))
+    assert "has a column 'hb'" in fedslim("compare", one, commas).only_line
+    compared = json.loads(fedslim("compare", one, commas, "--schema", rules, "--json").out)["comparisons"][0]
+    assert {tuple(row["items"]) for row in compared["rows"]} >= {("sex=female",), ("sex=male",)}
+    assert all(row["count_a"] == row["count_b"] for row in compared["rows"])
+
+
+def test_slices_are_months_of_dates_and_intervals_of_numbers_in_their_order(fedslim, tmp_path):
+    data, rules = tmp_path / "visits.csv", tmp_path / "schema.toml"
+    rules.write_text(SCHEMA.partition("[columns.sex]")[0])
+    days = [f"{1 + n % 28:02}.{1 + n // 30:02}.{2025 + n // 90}" for n in range(120)]
+    data.write_text("day,drug,hb\n" + "".join(f"{day},{'ab'[n % 2]},{n}\n" for n, day in enumerate(days)))
+    ran = fedslim("compare", data, "--by", "day", "--json")
+    assert "'day': dates, by month" in ran.err
+    names = [one["name_b"] for one in json.loads(ran.out)["comparisons"]]
+    assert names == ["2025-02", "2025-03", "2026-04"]
+    names = [one["name_b"] for one in json.loads(fedslim("compare", data, "--by", "hb", "--json").out)["comparisons"]]
+    assert (names[0], names[-1], len(names)) == ("[12, 24)", "≥108", 9)
+    ran = json.loads(fedslim("compare", data, "--by", "drug", "--schema", rules, "--json").out)["comparisons"][0]
+    assert {item.partition("=")[0] for row in ran["rows"] for item in row["items"]} == {"hb"}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +138,7 @@ def test_sites_data_tables_and_slices_are_compared(fedslim, table, visits, tmp_p
         (["score", "nothing.json", "encounters"], "cannot be read"),
         (["compare", "encounters"], "give two things to compare"),
         (["compare", "encounters", "{table}"], "name the table first"),
+        (["compare", "{table}", "encounters", "--bins", "3"], "leave out --bins"),
         (["compare", "encounters", "--by", "month"], "no item 'month'"),
         (["complete", "{table}", "encounters"], "no cell is missing"),
         (["simulate", "encounters", "--classes", "female,male", "--variant", "sa"], "--classes does not go with"),

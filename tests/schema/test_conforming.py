@@ -31,6 +31,13 @@ def column(schema, name, table):
     return next(each for each in Conformed(schema, table).report if each.name == name)
 
 
+def test_the_report_names_a_few_categories(table):
+    schema = Schema.of({"columns": {"x": {"kind": "categorical"}, "y": {"kind": "categorical"}}})
+    rows = table("x;y\n" + "".join(f"{'ab'[n % 2]};{n}\n" for n in range(9)))
+    assert column(schema, "x", rows).becomes == "2 items: a, b"
+    assert column(schema, "y", rows).becomes == "9 items: 0, 1, 2, 3, …"
+
+
 def test_units_spellings_order_and_names_are_unified(table):
     schema = parse(FULL)
     sites = [conform(schema, table(text)) for text in HOSPITALS.values()]
@@ -96,6 +103,8 @@ def test_what_does_not_fit_is_told_in_one_sentence(table, name, rule, values, to
         ({"kind": "numeric"}, [*range(29), -99], "-99 may mean missing"),
         ({"kind": "categorical", "categories": ["a"], "unknown": "other"}, ["a", "b"] * 15, "become 'other'"),
         ({"kind": "categorical"}, ["?"] * 30, "every value is missing"),
+        ({"kind": "categorical", "synonyms": {"female": ["f"]}}, ["F", "w"] * 15, "the synonyms do not name 'w'"),
+        ({"kind": "numeric", "units": {"g/L": 0.1}}, range(30), "a wrong unit would not be noticed"),
         (
             {"kind": "numeric", "cuts": [7, 12]},
             range(70, 100),

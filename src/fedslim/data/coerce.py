@@ -11,12 +11,13 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
 from fedslim.data.columns import Column, EncodedTable, number_transactions, pool
 from fedslim.data.database import TransactionDatabase
+from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table, find_long, tell_long
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.guessing import long_by_name
@@ -90,6 +91,8 @@ def encode(
 
 def table_of(X: Any, name: str | None = None) -> EncodedTable | None:  # noqa: N803
     """Return the columns of a table in memory, in a file or in a database; None for anything else."""
+    if isinstance(X, EncodedTable):
+        return X
     if isinstance(X, (str, os.PathLike)):
         return read_table(X, name=name) if is_source(X) else None
     return dataframe_table(X, name=name) if is_dataframe(X) else None
@@ -182,7 +185,11 @@ def _only_flags(values: np.ndarray[Any, Any]) -> None:
 
 
 def encode_together(
-    members: Sequence[Any], names: Sequence[str] | None = None, *, long: bool | None = None
+    members: Sequence[Any],
+    names: Sequence[str] | None = None,
+    *,
+    bins: int = DEFAULT_BINS,
+    **choices: Unpack[Choices],
 ) -> tuple[list[TransactionDatabase], Encoding]:
     """Convert each member's data to a database, over the vocabulary that all rows in one place would have.
 
@@ -193,7 +200,8 @@ def encode_together(
     Args:
         members: The data of each member.
         names: Names of the members; default to member 1, member 2 and so on.
-        long: Whether tables are long ones, instead of a guess; see `read`.
+        bins: Number of intervals for a numeric column of tables.
+        **choices: What to do with the columns of tables, instead of guesses; see `read`.
 
     Raises:
         DataError: There are no members, their data are of different kinds, or cannot be converted.
@@ -214,7 +222,7 @@ def encode_together(
         if kind != first:
             raise DataError(f"{names[0]} has {first} and {name} has {kind}; give the data of all members in one form")
     if first == "a table":
-        return _tables([table for table in tables if table is not None], names, long)
+        return _tables([table for table in tables if table is not None], names, bins, choices)
     if first == "a matrix":
         return _matrices(members, names)
     if first == "a database":
@@ -270,7 +278,7 @@ def by_value(label: str) -> tuple[bool, int, str]:
 
 
 def _tables(
-    tables: list[EncodedTable], names: Sequence[str], long: bool | None
+    tables: list[EncodedTable], names: Sequence[str], bins: int, choices: Choices
 ) -> tuple[list[TransactionDatabase], Encoding]:
     columns = tables[0].names
     for name, table in zip(names, tables, strict=True):
@@ -280,8 +288,9 @@ def _tables(
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
             msg = f"the table of {has} has a column {odd!r}, that of {lacks} has not; give tables with the same columns"
             raise DataError(msg)
-    if not any(find_long(table, None, {"long": long}) for table in tables):
-        whole, encoding = encode_table(pool(tables, names), long=False)
+    if not any(find_long(table, None, choices) for table in tables):
+        wide = cast("Choices", {**choices, "long": False})
+        whole, encoding = encode_table(pool(tables, names), bins=bins, **wide)
         return _split(whole, [table.size for table in tables], names), encoding
     sizes: list[int] = []
     for place, table in enumerate(tables):  # the same id is another transaction at another member
@@ -292,7 +301,7 @@ def _tables(
         tables[place] = replace(table, columns=own)
         sizes.append(size)
     pooled = pool(tables, names)
-    if long is None:
+    if choices.get("long") is None:
         tell_long(pooled)
-    whole, encoding = encode_table(pooled, long=True)
+    whole, encoding = encode_table(pooled, bins=bins, **cast("Choices", {**choices, "long": True}))
     return _split(whole, sizes, names), encoding

@@ -92,9 +92,28 @@ def _part(name: str) -> str:
 
 def comparison_page(compared: Sequence[Differences]) -> str:
     """Return the page of comparisons: both sides of each itemset, side by side. It has no script."""
-    title = "; ".join(f"{as_html(one.name_a)} and {as_html(one.name_b)}" for one in compared[:3])
-    parts = {"title": title, "sections": "".join(map(_section, compared)), "version": as_html(__version__)}
+    names = compared[0].name_a, compared[-1].name_b
+    title = (" to " if len(compared) > 1 else " and ").join(map(as_html, names))
+    sections = "".join([_overview(compared) if len(compared) > 1 else "", *map(_section, compared)])
+    parts = {"title": title, "sections": sections, "version": as_html(__version__)}
     return assembled("comparison.html", (), parts)[0]
+
+
+def _overview(compared: Sequence[Differences]) -> str:
+    """Return the drift: a row for each slice but the first."""
+    titles = ("rows", "dissimilarity to the one before", "itemsets and items that differ", "of")
+    head = "".join(f'<th class="number unsorted">{title}</th>' for title in titles)
+    rows = []
+    for one in compared:
+        shown = f"{one.rows_b:,}", f"{one.dissimilarity:.3f}", f"{len(one.found):,}", f"{len(one.rows):,}"
+        cells = "".join(
+            f'<td class="number" data-label="{title}">{cell}</td>' for title, cell in zip(titles, shown, strict=True)
+        )
+        rows.append(f'<tr><td class="main wide">{as_html(one.name_b)}</td>{cells}</tr>')
+    return (
+        f'<section><div class="frame"><table class="cards"><thead><tr><th class="unsorted">slice</th>{head}</tr>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
 
 
 def _section(compared: Differences) -> str:

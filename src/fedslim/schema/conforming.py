@@ -16,6 +16,7 @@ from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import interval_labels
 from fedslim.data.readers import read_table
 from fedslim.errors import DataError
+from fedslim.format import count
 from fedslim.schema.reading import OTHER, ColumnValues, read_column
 from fedslim.schema.rules import ColumnRule
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fedslim.schema.file import Schema
 
 _NAMED = 20
+_LISTED = 4
 logger = logging.getLogger(__name__)
 IN_HEADER = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]")  # a header with a unit, such as `hb (g/L)`
 
@@ -263,7 +265,10 @@ def _becomes(rule: ColumnRule, part: ColumnValues) -> str:
             return f"{len(part.labels)} items, by {rule.part}"
         case _:
             capped = "" if rule.cap is None else f", at most {rule.cap} kept"
-            return f"{len(part.labels)} items{capped}"
+            few = ", ".join(f"{label:.40}" for label in part.labels[:_LISTED]) + (
+                ", …" if len(part.labels) > _LISTED else ""
+            )
+            return f"{count(len(part.labels), 'item')}{capped}" + (f": {few}" if few and not capped else "")
 
 
 def conform(schema: Schema, table: EncodedTable) -> Conformed:

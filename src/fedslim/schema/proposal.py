@@ -80,7 +80,9 @@ def _rule(column: Column, *, flags: bool, with_values: bool) -> tuple[dict[str, 
     if len(labels) > CAP:
         rule["cap"] = CAP
     elif with_values and labels:
-        rule["categories"] = labels
+        spelled = read_column(column, ColumnRule("categorical", fold_case=False), ()).labels
+        first = {text.casefold(): text for text in reversed(spelled)}
+        rule["categories"] = [first[label] for label in labels]
     return rule, guess.note
 
 

@@ -63,11 +63,14 @@ def text_of_value(value: Any) -> str:
     return unicodedata.normalize("NFC", columns.text_of_value(value))
 
 
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(f"{text!r:.40}" for text in texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
+
+
 def _refuse(reading: ColumnValues, wrong: Sequence[str], what: str, remedy: str) -> None:
     if wrong:
-        shown = ", ".join(f"{text!r:.40}" for text in wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
         verb, each = ("is", "it") if len(wrong) == 1 else ("are", "them")
-        reading.errors.append(f"{shown} {verb} {what}; {remedy.replace('{}', each)}")
+        reading.errors.append(f"{_listed(wrong)} {verb} {what}; {remedy.replace('{}', each)}")
 
 
 def _categories(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRule, _unit: str | None) -> None:
@@ -81,6 +84,10 @@ def _categories(reading: ColumnValues, known: Sequence[str | None], rule: Column
         )
     elif new:
         reading.notes.append(f"{len(new)} unknown categories become {OTHER!r}")
+    if rule.synonyms and not rule.categories:
+        own = sorted({text for text in known if text is not None and fold(text) not in names})
+        if own:
+            reading.notes.append(f"the synonyms do not name {_listed(own)}; if it is another spelling, add it to them")
     other = dict.fromkeys(new, OTHER)
     meant = [None if text is None else other.get(text) or names.get(fold(text), fold(text)) for text in known]
     reading.labels = reading.of(meant, in_order)
@@ -135,13 +142,15 @@ def _numbers(reading: ColumnValues, known: Sequence[str | None], rule: ColumnRul
     reading.numbers = np.array(reading.of(values), np.float64)
     if factor == 1 and (code := missing_code(set(reading.numbers.tolist()))) is not None:
         reading.notes.append(f"{code} may mean missing; if so, add it to missing")
-    _suspect_unit(reading, rule)
+    _suspect_unit(reading, rule, unit)
 
 
-def _suspect_unit(reading: ColumnValues, rule: ColumnRule) -> None:
+def _suspect_unit(reading: ColumnValues, rule: ColumnRule, unit: str | None) -> None:
     """Compare the median with the plausible range; without one, tell if all values are beyond the fixed cuts."""
     values = np.sort(reading.numbers[reading.codes[reading.codes != MISSING]])
     bounds = rule.range or ((rule.cuts[0], rule.cuts[-1]) if len(rule.cuts) > 1 else None)
+    if rule.units and unit is None and bounds is None:
+        reading.notes.append("without a range in the schema, a wrong unit would not be noticed")
     if bounds is None or not len(values):
         return
     low, high = bounds

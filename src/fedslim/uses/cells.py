@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
 from fedslim.data import TransactionDatabase, as_database
-from fedslim.data.encoding import encode_table
-from fedslim.data.frames import dataframe_table, is_dataframe
-from fedslim.data.readers import read_table
-from fedslim.data.textstream import is_file
+from fedslim.data.coerce import by_value, table_of
+from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, encode_table
+from fedslim.data.parsing import parse_date
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from fedslim.data import Encoding
     from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable
+    from fedslim.schema import Schema
 
 
 def column_names(encoding: Encoding | None) -> tuple[str, ...]:
@@ -57,13 +56,56 @@ def labelled(X: Any, column: str) -> tuple[TransactionDatabase, list[str]]:  # n
     Raises:
         DataError: There is no such column, or a row has no value in it.
     """
-    path = X if isinstance(X, (str, os.PathLike)) else None
-    table = dataframe_table(X) if is_dataframe(X) else read_table(path) if path and is_file(Path(path)) else None
-    if table is None:
+    if (table := table_of(X)) is None:
         return _by_items(as_database(X), column)
     labels = labels_in(table, column)
-    rest = replace(table, columns=[one for one in table.columns if one.name != column])
-    return encode_table(rest, long=False)[0], labels
+    return encode_table(_without(table, column), long=False)[0], labels
+
+
+def sliced(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    column: str,
+    schema: Schema | None = None,
+    *,
+    bins: int = DEFAULT_BINS,
+    **choices: Unpack[Choices],
+) -> tuple[list[TransactionDatabase], list[str]]:
+    """Return the slices of rows by a column, in order, and their names: months of dates, intervals of numbers.
+
+    The column makes no items. Data without columns have items instead, as for `labelled`.
+
+    Raises:
+        DataError: There is no such column, or a row has no value in it.
+    """
+    if (table := table_of(X)) is None:
+        database, labels = _by_items(as_database(X), column)
+        names = sorted(set(labels), key=by_value)
+    else:
+        labels_in(table, column)  # checks it
+        chosen = next(one for one in table.columns if one.name == column)
+        alone, _ = encode_table(replace(table, columns=[chosen]), bins=bins, one_hot=False, long=False)
+        labels = [row[0].removeprefix(f"{column}=") for row in alone]
+        names = [label.removeprefix(f"{column}=") for label in alone.vocabulary]
+        if chosen.numbers is None:  # numbers are in order, and dates as text may not be
+            names.sort(key=_by_day)
+        if schema is None:
+            database, _ = encode_table(
+                _without(table, column), bins=bins, **cast("Choices", {**choices, "long": False})
+            )
+        else:
+            database, _ = encode_table(table, schema=schema)
+            own = [i for i, label in enumerate(database.vocabulary) if label.startswith(f"{column}=")]
+            database = database.without(own)
+    return [database.take([t for t, label in enumerate(labels) if label == name]) for name in names], names
+
+
+def _by_day(label: str) -> tuple[bool, int, str]:
+    day = parse_date(label)
+    return by_value(label if day is None else day.isoformat())
+
+
+def _without(table: EncodedTable, column: str) -> EncodedTable:
+    return replace(table, columns=[one for one in table.columns if one.name != column])
 
 
 def labels_in(table: EncodedTable, column: str) -> list[str]:

@@ -254,7 +254,12 @@ def show_report(report: "list[ColumnReport]") -> tuple[Any, list[tuple[str, str]
     """Return a table of what each column becomes, and remarks."""
     unfit = sum(bool(column.errors) for column in report)
     rows = [
-        (shown_label(each.name or "-"), shown_label(each.found or "-"), each.kind, f"{each.missing:,}", each.becomes)
+        (
+            *(shown_label(name or "-") for name in (each.name, each.found)),
+            each.kind,
+            f"{each.missing:,}",
+            shown_label(each.becomes),
+        )
         for each in report
     ]
     remarks = [

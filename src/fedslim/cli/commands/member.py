@@ -197,5 +197,5 @@ def _compare(
     missed = compared.figures.get("not_found_alone", "an unknown number")
     told = "this member finds all of them alone; to see the report"
     if missed != 0:
-        told = f"{missed} of them are not found by this member alone; to see them"
+        told = f"{missed} of them {'is' if missed == 1 else 'are'} not found by this member alone; to see them"
     say(f"{told}, run `fedslim report {out}`")

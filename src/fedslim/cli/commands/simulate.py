@@ -181,7 +181,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         if together
         else progress.read_and_prepare(replace(reading, seed=data_seed), report)
     )
-    run = SimulatedRun(data, database, report, variant.value, engine, chosen)
+    name = ", ".join([data, *(more or [])])
+    run = SimulatedRun(name, database, report, variant.value, engine, chosen)
     parts = together or run.divide(partition, divided)
     if isinstance(report, LiveReporter):
         _introduce(report, parts, database, min_count * min_members_with)
@@ -189,7 +190,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     simulation, early = run.federate(parts, masking=not no_masking, **limits)
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    names: dict[str, Any] = {"data": data, "command": typed_command(context)}
+    names: dict[str, Any] = {"data": name, "command": typed_command(context)}
     names["reference"] = told["reference"] or CENTRALISED
     # The table is saved as soon as there is one, since the comparison may take long.
     failure = None if out is None else _save(simulation_record(simulation, None, **names), out, simulation.table)
@@ -204,11 +205,11 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     if json:
         figures = NOT_COMPARED if compared is None else compared.as_dict()
         found = {**output.table_record(simulation.table, top), **told, **simulation.as_dict(), **figures}
-        output.print_json({"data": data, **found})
+        output.print_json({"data": name, **found})
     else:
         lines = _facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
         lines += [] if out is None or failure else [("saved", str(out))]
-        output.print_code_table(simulation.table, top, data, lines, between=_tables(simulation, compared))
+        output.print_code_table(simulation.table, top, name, lines, between=_tables(simulation, compared))
     if (error := failure or early) is not None:
         raise error
 

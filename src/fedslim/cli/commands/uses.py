@@ -1,11 +1,12 @@
 """`fedslim score`, `explain`, `compare`, `complete` and `rules`: what a code table is good for."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, argument, flag, option, reads_data, whole
+from fedslim.cli.console.options import Reading, argument, flag, masked, option, reads_data, telling, whole
 from fedslim.cli.console.output import CODE_TABLE, grid, print_result, shown_items, shown_label, warn
 from fedslim.cli.console.progress import compile_with_progress, reporter
 from fedslim.cli.console.saving import check_kind, check_place, write_columns
@@ -13,14 +14,16 @@ from fedslim.errors import ParameterError
 from fedslim.format import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fedslim.data import TransactionDatabase
+    from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable
     from fedslim.uses import Differences
 
 Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
 Out = Annotated[Path | None, option("FILE", "Write all of it to a file that ends in .csv, .parquet or .json.")]
+CHOICES = ("bins", "columns", "exclude", "categorical", "numeric", "one_hot", "missing", "long")
 Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
 
 
@@ -156,11 +159,14 @@ def rules(
     )
 
 
+@reads_data
 def compare(
-    one: Annotated[str, argument("A", "Data, or a code table, or a run.")],
-    other: Annotated[str | None, argument("[B]", "The same; leave it out with --by.")] = None,
+    data: Annotated[str, argument("A", "Data, or a code table, or a run.", masked)],
+    other: Annotated[str | None, argument("[B]", "The same; leave it out with --by.", masked)] = None,
+    *,
     by: Annotated[
-        str | None, option("COLUMN", "Compare the rows of A with each value of this column with those before.")
+        str | None,
+        option("COLUMN", "Cut the rows of A into slices by this column, and compare each with the one before."),
     ] = None,
     new: Annotated[
         bool, flag("--new", "For a table and data: the rows were not among those that the table is of.")
@@ -169,16 +175,15 @@ def compare(
     out: Annotated[Path | None, option("FILE", "Write a page with both side by side (HTML).")] = None,
     top: Shown = 20,
     json: options.Json = False,
+    reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
     """Compare two data sets, tables or runs, a site with its federation, or the slices of one data set.
 
     For a site, A is the code table of the federation and B the site's own data. Nothing is sent.
     """
-    from fedslim.data.coerce import by_value
     from fedslim.mdl.mining import prepare
     from fedslim.uses import comparing
-    from fedslim.uses.cells import labelled
 
     if (other is None) == (by is None):
         raise ParameterError("give two things to compare, or one with --by COLUMN")
@@ -186,22 +191,19 @@ def compare(
         check_place(out)
     report = reporter(quiet=quiet)
     compile_with_progress(report, prepare)
-    with report.stage(f"comparing {shown_label(one)}"):
-        a, b = _table_if(one), None if other is None else _table_if(other)
-        if by is not None:
-            database, values = labelled(one, by)
-            slices = sorted(set(values), key=by_value)
-            parts = [database.take([t for t, value in enumerate(values) if value == name]) for name in slices]
-            compared = comparing.compare_slices(parts, slices, fdr=fdr)
-        elif a is not None and b is not None:
-            compared = [comparing.compare_tables(a, b, names=(one, str(other)), fdr=fdr)]
-        elif a is not None:
-            compared = [comparing.compare_site(a, other, name=str(other), new=new, fdr=fdr)]
+    with report.stage(f"comparing {shown_label(data)}"), telling():
+        a, b = _table_if(data), None if other is None else _table_if(other)
+        if a is not None and b is not None:
+            compared = [comparing.compare_tables(a, b, names=(data, str(other)), fdr=fdr)]
+        elif a is not None and other is not None:
+            check_not_chosen(reading)
+            rows = _rows(replace(reading, source=other))
+            compared = [comparing.compare_site(a, rows, name=str(other), new=new, fdr=fdr)]
         elif b is not None:
-            msg = f"{other} is a code table and {one} is not; name the table first, then the data of the site"
+            msg = f"{other} is a code table and {data} is not; name the table first, then the data of the site"
             raise ParameterError(msg)
         else:
-            compared = [comparing.compare_data(one, other, names=(one, str(other)), fdr=fdr)]
+            compared = comparing.compare_slices(*_slices(reading, other, by), fdr=fdr)
     if out is not None:
         from fedslim.data.atomic import write_whole
         from fedslim.report.page import comparison_page
@@ -210,6 +212,35 @@ def compare(
     records = [each.as_dict() for each in compared] if json else []
     cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][: top or None]} for r in records]
     print_result(json, {"comparisons": cut}, *(part for each in compared for part in _shown(each, top)))
+
+
+def _slices(
+    reading: Reading, other: str | None, by: str | None
+) -> "tuple[Sequence[TransactionDatabase], Sequence[str]]":
+    """Return two data sets over the same items, or the slices of one."""
+    from fedslim.data import encode_together
+    from fedslim.schema import agree
+    from fedslim.uses.cells import sliced
+
+    chosen = reading.chosen()
+    schema = chosen.get("schema")
+    choices = {name: value for name, value in chosen.items() if name in CHOICES}
+    if by is not None:
+        return sliced(_rows(reading), by, schema, **choices)
+    both = [reading, replace(reading, source=other or "")]
+    names = [shown_label(str(one.source)) for one in both]
+    if schema is None:
+        return encode_together([_rows(one) for one in both], names, **choices)[0], names
+    sites = [one.conformed(schema) for one in both]
+    agreed = agree(schema, sites)
+    return encode_together([site.items(agreed) for site in sites], names)[0], names
+
+
+def _rows(reading: Reading) -> "TransactionDatabase | EncodedTable":
+    """Return the columns of a table, or the transactions of other data."""
+    pair = (reading.transaction_column, reading.item_column)
+    table = reading.read_columns() if pair == (None, None) else None
+    return reading.load() if table is None else table
 
 
 def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
@@ -232,6 +263,14 @@ def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
     return grid((f"in {a}", f"in {b}", "ratio", "q", "items"), rows, right=4), told
 
 
+def check_not_chosen(reading: Reading) -> None:
+    """Refuse options that say what columns become, where a code table says that."""
+    for name in ("bins", "schema", *CHOICES[1:-1]):
+        if getattr(reading, name) is not None:
+            left_out = name.replace("_", "-")
+            raise ParameterError(f"the code table says how rows become items; leave out --{left_out}")
+
+
 class UsedTable:
     """A code table and data to use it on, after everything that can be checked has been checked."""
 
@@ -239,11 +278,8 @@ class UsedTable:
         if out is not None:
             check_kind(out)
             check_place(out, besides=None if reading is None else reading.source)
-        named = ("bins", "schema", "columns", "exclude", "categorical", "numeric", "one_hot", "missing")
-        for name in named if reading is not None else ():
-            if getattr(reading, name) is not None:
-                left_out = name.replace("_", "-")
-                raise ParameterError(f"the code table says how rows become items; leave out --{left_out}")
+        if reading is not None:
+            check_not_chosen(reading)
         self._reading, self._out = reading, out
         self.saved = None if out is None else str(out)
         self.report = reporter(quiet=quiet)

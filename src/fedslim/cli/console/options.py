@@ -7,7 +7,8 @@ import inspect
 import logging
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -80,6 +81,18 @@ seed = whole(0, 2**63 - 1)
 def listed(value: str | None) -> Any:
     """Split a list at its commas; quotes keep a name with a comma together."""
     return None if value is None else next(csv.reader([value], skipinitialspace=True), [])
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Say what the readers of data guess."""
+    logger, told = logging.getLogger("fedslim.data"), Said(TOLD)
+    if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
+        logger.addHandler(told)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)
 
 
 def masked(value: str | None) -> str | None:
@@ -212,13 +225,8 @@ class Reading:
         """Load the data, and say what was guessed."""
         from fedslim.data import load
 
-        logger, told = logging.getLogger("fedslim.data"), Said(TOLD)
-        if not logging.getLogger("fedslim").level:  # otherwise the log of a server or member says it
-            logger.addHandler(told)
-        try:
+        with telling():
             return load(self.source, **self.chosen())
-        finally:
-            logger.removeHandler(told)
 
 
 READING_A_TABLE = ("format", "separator", "encoding", "query", "table")

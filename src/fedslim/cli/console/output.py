@@ -251,7 +251,11 @@ def print_code_table(
 ) -> None:
     """Print the itemsets that save most, the tables in `between`, and a summary with the lines in `more`."""
     if (names := brief(table.vocabulary)) != table.vocabulary:
-        more = [*more, ("items", "shown by their ids; the members' tables have the labels")]
+        hidden = sum(one != label for one, label in zip(names, table.vocabulary, strict=True))
+        told = "shown by their ids; the members' tables have the labels"
+        if hidden < len(names):  # a member's own table
+            told = f"{hidden:,} shown by id, without a name here; `fedslim show` names them with --labels and --secret"
+        more = [*more, ("items", told)]
         table = replace(table, vocabulary=names)
     c = table.compression
     digits = 0 if c.before.total >= MANY_BITS else 1
