@@ -151,7 +151,7 @@ class Lively(Reporter):
         from rich.live import Live
 
         view = ProgressView(f"{doing} {shown_label(name)}", stop)
-        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False, "redirect_stderr": False}
+        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False}
         with Live(view, console=self._console, transient=True, **how):
             yield view.facts.learn
 
