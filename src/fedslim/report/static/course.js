@@ -56,7 +56,7 @@ function compression(run) {
   return [
     note(
       "L%: the bits of code table and data, in percent of those with single items only. Lower is better.",
-      rough ? " Rounded during the run, because exact values would reveal small counts." : "",
+      rough ? " The curve is rounded and includes itemsets that are too rare to publish, as exact values would reveal small counts." : "",
     ),
     make(
       "div",
@@ -208,7 +208,7 @@ function left(run) {
     counted("statistics, masked", (row) => row.statistics_masked),
     counted("statistics, unmasked", (row) => row.statistics - row.statistics_masked),
     counted("labels", (row) => row.labels),
-    { title: "labels, sealed", number: true, value: (row) => row.sealed, show: (row) => size(row.sealed) },
+    { title: "labels, sealed", number: true, value: (row) => row.sealed, show: (row) => (row.sealed ? size(row.sealed) : "0") },
   ];
   const open = sum("statistics") - sum("statistics_masked");
   return [
