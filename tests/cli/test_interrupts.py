@@ -68,7 +68,7 @@ fedslim.data.load = lambda *_, **__: signal.raise_signal(signal.SIGINT)
 sys.exit(main(sys.argv[1:]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, "mine", "encounters"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "mine", "encounters", "--quiet"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "fedslim: interrupted\n")
 

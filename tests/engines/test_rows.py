@@ -226,5 +226,7 @@ def test_a_driver_that_was_killed_resumes(tmp_path, effort):
     whole = HereEngine()
     mine(Driver(whole, divide(database, 3, {})).prepare(), effort=effort)
     assert engine.calls < whole.calls - 30
-    with pytest.raises(JournalError, match="of a run with other content"):
+    with pytest.raises(JournalError, match="of a run with other rows"):
         Driver(HereEngine(), divide(some_rows(seed=6), 3, {})).prepare(journal, {"effort": str(effort)})
+    with pytest.raises(JournalError, match="of a run with other settings"):
+        Driver(HereEngine(), divide(database, 3, {})).prepare(journal, {"effort": "other"})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,14 +95,9 @@ def test_a_worker_that_dies_changes_nothing(visits, cluster, monkeypatch):
     assert len(killed) == 3
 
 
-def mining(*options, **kwargs):
+def mining(*options, stderr=subprocess.STDOUT):
     return subprocess.Popen(
-        [*COMMAND, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        **kwargs,
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
     )
 
 
@@ -129,6 +126,30 @@ def test_a_driver_that_was_killed_resumes_from_its_journal(tmp_path):
     one = subprocess.run([*COMMAND, *data, "--out", str(here)], check=True, capture_output=True)
     assert one.returncode == 0
     assert there.read_bytes() == here.read_bytes()
+
+
+def workers_of(driver):
+    """Return the ids of the processes in which the workers of a driver run."""
+    shown = subprocess.run(["/bin/ps", "-eo", "pid=,ppid=,args="], check=True, capture_output=True, text=True).stdout
+    processes = [line.split(None, 2) for line in shown.splitlines()]
+    below = [str(driver)]
+    for parent in below:  # which grows
+        below += [pid for pid, its, _ in processes if its == parent]
+    return [int(pid) for pid, _, command in processes if pid in below and command.startswith("ray::RowWorker")]
+
+
+def test_a_worker_that_is_killed_leaves_no_mark_on_the_output(tmp_path):
+    journal, err = tmp_path / "journal", tmp_path / "err"
+    command = ["accidents-like:20000", "--engine", "ray", "--workers", "2", "--journal", str(journal), "--json"]
+    with err.open("w") as stderr:
+        running = mining(*command, stderr=stderr)
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 100_000, running)
+    first, _ = workers_of(running.pid)
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: "worker" in err.read_text(), running)
+    os.killpg(running.pid, signal.SIGINT)
+    assert json.loads(running.communicate(timeout=120)[0])["ending"] == "interrupted"
+    assert re.fullmatch(r"fedslim: worker [12] of 2 is started again: .*", err.read_text().strip().splitlines()[-1])
 
 
 def test_ctrl_c_gives_the_best_so_far(tmp_path):

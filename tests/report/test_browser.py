@@ -298,7 +298,7 @@ def test_a_member_sees_what_is_new_and_different_here_and_what_left(opened, west
     clear = sum(each.significant for each in own.differences)
     assert f"{clear} itemset" in tab.inner_text("#different .showing")
     assert "influenza" in tab.inner_text("#different tbody tr:first-child")
-    assert "more" in tab.inner_text("#different tbody tr:first-child .badge")
+    assert "× as often" in tab.inner_text("#different tbody tr:first-child .badge")
     tab.select_option("#different select", "all")
     assert f"of {len(own.differences)} itemsets" in tab.inner_text("#different .showing")
     assert set(texts(tab, "#communication strong")) == {"Heard", "Confirm"}

@@ -9,8 +9,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +21,7 @@ from fedslim.errors import ParameterError
 from fedslim.mdl import mine
 from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS, MAX_WARNINGS, Feed, LiveMember
-from fedslim.report.live import MAX_CONNECTIONS, LivePage
+from fedslim.report.live import AT_ONCE, MAX_CONNECTIONS, LivePage
 
 IDLE = """
 import socket, sys, time
@@ -253,6 +255,36 @@ def test_a_page_ends_quietly_while_there_are_viewers_and_idle_connections(feed, 
         lines[0].sendall(f"GET /{secret}/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
         receive(lines[0], b"data: ")
     assert (capfd.readouterr().err, caplog.messages) == ("", [])
+    for line in lines:
+        line.close()
+
+
+def test_a_flood_takes_few_file_descriptors(feed, monkeypatch):
+    answer, listen, taken = LivePage._answer, LivePage._listen, []
+    all_connected = threading.Event()
+
+    def descriptors():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def counted(page, reader, writer):
+        taken.append(descriptors())
+        await answer(page, reader, writer)
+
+    async def later(page):
+        all_connected.wait()
+        return await listen(page)
+
+    monkeypatch.setattr(LivePage, "_answer", counted)
+    monkeypatch.setattr(LivePage, "_listen", later)
+    with LivePage(feed) as page:
+        lines = [connected(page) for _ in range(120)]
+        before = descriptors()
+        all_connected.set()
+        until = time.monotonic() + 60
+        while len(taken) < len(lines) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert len(taken) == len(lines)
+    assert max(taken) - before < MAX_CONNECTIONS + 4 * AT_ONCE
     for line in lines:
         line.close()
 

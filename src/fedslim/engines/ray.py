@@ -11,6 +11,10 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+# Ray reads this when it is imported. It would print these lines to stdout, in the middle of a result; `rows` tells of
+# each worker that is started again.
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", r"^A worker died or was killed|^The node with node id")
+
 import ray
 from ray.exceptions import RayError, RayTaskError
 
@@ -73,7 +77,10 @@ def cluster(address: str | None, workers: int | None) -> Iterator[RayEngine]:
         if own:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, RuntimeError, ValueError) as error:
-        msg = f"--address {address}: there is no Ray cluster ({error!s:.100}); give the address of its head node"
+        msg = (
+            f"--address {address}: no Ray cluster can be reached ({error!s:.100}); give the address of its head node, "
+            "and set RAY_AUTH_MODE=token if it asks for a token"
+        )
         raise RunError(msg.replace("\n", " ")) from error
     try:
         found = RayEngine()

@@ -26,6 +26,7 @@ from fedslim.data.textstream import is_stdin
 from fedslim.engines import engine
 from fedslim.engines.row_worker import Part, agree_on_items, divide
 from fedslim.errors import DataError, JournalError, ParameterError, RunError
+from fedslim.format import size
 from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, RowsElsewhere, mine
 from fedslim.mdl.questions import MOVES, Change, SlotCounts, Supports, Tried
 from fedslim.mdl.summed import TableLog, add_up
@@ -49,6 +50,14 @@ A greedy search takes 21 for each occurrence, and more where a state is copied; 
 
 _REPEATED = ("read", "order_values", "encode", "begin")
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (SlotCounts, Change, Tried)}
+_OTHER = {
+    "data": "other data",
+    "content": "other rows",
+    "how": "other settings",
+    "fedslim": "another version of fedslim",
+}
+"""How the run of a journal differs, by the part of the header."""
+
 _DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
@@ -154,8 +163,8 @@ class Driver:
         if needs > has:
             enough = max(n + 1, math.ceil(sum(sizes) * bytes_each / has))
             raise DataError(
-                f"{self._parts[0].source}: each of {n} workers needs about {needs / 1e9:.1f} GB, but has "
-                f"{has / 1e9:.1f} GB; {enough} workers with that much memory would do"
+                f"{self._parts[0].source}: each of {n} workers needs about {size(needs)}, but has "
+                f"{size(int(has))}; {enough} workers with that much memory would do"
             )
 
     def _open(self, path: Path, header: dict[str, Any]) -> None:
@@ -168,7 +177,8 @@ class Driver:
         self._journal, self._recorded = reopened.journal, deque(reopened.records)
         if other := [name for name in header if reopened.header.get(name) != header[name]]:
             self.close()
-            msg = f"{path}: this journal is of a run with other {other[0]}; repeat that command, or name another file"
+            differs = _OTHER[other[0]]
+            msg = f"{path}: this journal is of a run with {differs}; repeat that command, or name another file"
             raise JournalError(msg)
 
     def close(self) -> None:

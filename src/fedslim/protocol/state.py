@@ -33,7 +33,7 @@ class MemberState(Enum):
     EXPECTED = "waiting for it to join"
     SEATED = "waiting for the others to join"
     INVITED = "waiting for it to confirm the roster"
-    IDLE = "not asked anything"
+    IDLE = "idle"
     ASKED_MASKED = "waiting for masked counts"
     ASKED_READY = "waiting to hear whether it stays"
     ASKED_USAGES = "waiting for usages"

@@ -179,7 +179,8 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
             found = sum(each.significant for each in own.differences)
             facts.append(Fact("different here", f"{found:,}", "more or less frequent than elsewhere, q ≤ 0.05"))
         total = sum(amount.bytes for amount in own.sent.values())
-        facts.append(Fact("left this member", size(total), "counts, and no transaction"))
+        labels = " and labels" if any(amount.labels or amount.sealed for amount in own.sent.values()) else ""
+        facts.append(Fact("left this member", size(total), f"counts{labels}, and no transaction"))
     facts += [
         Fact("agreement, F1", _digits(first.figures.get("f1"), 3), f"with {reference(first.reference)}")
         for first in record.agreements[:1]
@@ -235,6 +236,8 @@ def configuration(record: RunRecord) -> list[Fact]:
         chosen = ", ".join(f"{name} {_plain(value)}" for name, value in (partition.get("parameters") or {}).items())
         facts.append(Fact("partition", str(partition.get("scheme")), f"{chosen}; seed {partition.get('seed')}"))
     settings.pop("cell", None)  # the cell of an experiment only repeats the other settings
+    if untold := settings.pop("not_told", None):
+        facts.append(Fact("not told of the end", ", ".join(untold)))
     facts += [Fact(name.replace("_", " "), _plain(value)) for name, value in settings.items() if value is not None]
     if (ending := record.figures.get("ending")) is not None:
         facts.append(Fact("ended", str(ending)))

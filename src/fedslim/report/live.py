@@ -36,6 +36,9 @@ MAX_CONNECTIONS, MAX_HEAD = 32, 8192
 BACKLOG = 1024
 """Connections that wait to be accepted, so that a viewer gets through a flood of them, which are closed at once."""
 
+AT_ONCE = 16
+"""Connections to accept before any is closed: asyncio would accept all that wait, and each takes a file descriptor."""
+
 WITHIN = 5.0
 """Seconds to send a request, and to take a response or an event."""
 
@@ -114,7 +117,9 @@ class LivePage:
         loop.close()
 
     async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=BACKLOG)
+        server = await asyncio.start_server(self._answer, sock=self._socket, limit=MAX_HEAD, backlog=AT_ONCE)
+        self._socket.listen(BACKLOG)
+        return server
 
     async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
         if self._closing or len(self._open) >= MAX_CONNECTIONS:

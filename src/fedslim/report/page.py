@@ -143,7 +143,7 @@ def _section(compared: Differences) -> str:
     return (
         f'<section><h2>{names[0]} and {names[1]}</h2><p class="note">{sizes} Dissimilarity '
         f"{compared.dissimilarity:.3f}. The {compared.counts} differs for {len(compared.found):,} of "
-        f"{len(compared.rows):,} itemsets and items, at a false discovery rate of {compared.fdr:g}; the others are "
+        f"{len(compared.rows):,} itemsets and items, at a false discovery rate of {compared.fdr:g}; the rest are "
         "grey.</p>"
         f'<div class="frame"><table class="cards"><thead><tr><th class="unsorted">items</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"

@@ -67,7 +67,7 @@ class LiveReporter(Reporter):
     @contextlib.contextmanager
     def mining(self, name: str, stop: "Stop", doing: str = "mining") -> "Iterator[OnProgress | None]":
         """Show the progress of mining while the block runs, and let the page stop it."""
-        curve = doing.removesuffix(":").removesuffix(" of")
+        curve = doing.partition(", to")[0].removesuffix(":").removesuffix(" of")
         self.feed.begin(f"{doing} {shown_label(name)}", stop.ask, curve=curve)
         with self._inner.mining(name, stop, doing) as show:
 
@@ -87,8 +87,9 @@ class LiveReporter(Reporter):
 
         best = progress.percent if progress.best is None else min(progress.percent, progress.best)
         left = "" if progress.remaining is None else f"about {duration(max(progress.remaining, 1.0))} left"
+        now = f"now {progress.percent:.2f}" if best < progress.percent else ""
         facts = [
-            Fact("L%", f"{best:.2f}", f"now {progress.percent:.2f}" if best < progress.percent else ""),
+            Fact("L%", f"{best:.{0 if best.is_integer() else 2}f}", now),
             Fact("itemsets", number(progress.itemsets)),
             Fact("candidates tried", number(progress.candidates)),
             *_named(aside),
@@ -154,6 +155,7 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
     from fedslim.format import brief
     from fedslim.mdl.driver import Stop
     from fedslim.mdl.mining import reporter
+    from fedslim.report.captions import is_unnamed
     from fedslim.report.feed import LiveMember
 
     report: Callable[[], None] | None = None
@@ -163,7 +165,8 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
         session, account = run.session, run.account
         assert session is not None and session.variant is not None and account is not None  # noqa: S101, PT018
         rare = session.settings.min_count > 1 or session.settings.min_members_with > 1
-        names = () if rare else brief(names_at_server(session, session.gathering.items))
+        labels = () if rare else brief(names_at_server(session, session.gathering.items))
+        names = [name.replace("item ", "№ ", 1) if is_unnamed(name) else name for name in labels]
         watched.labels = None if rare else names.__getitem__
         for step in account.history:
             watched.feed.reach(step["seconds"], step["itemsets"], step["L_percent"])

@@ -161,7 +161,7 @@ class Lively(Reporter):
             # would remove one line too few.
             return Group(spinner, *(Padding(line, (0, 0, 0, 2), expand=False) for line in (*lines, hint)))
 
-        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False, "redirect_stderr": False}
+        how: dict[str, Any] = {"refresh_per_second": 8, "redirect_stdout": False}
         with Live(get_renderable=drawn, console=self._console, transient=True, **how):
             yield facts.learn
 

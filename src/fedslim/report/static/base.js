@@ -86,6 +86,8 @@ function remember(values) {
   writing = setTimeout(() => history.replaceState(null, "", `#${address}`), 150);
 }
 
+// A percentage; a server that withholds small counts keeps whole ones.
+const precise = (value) => fixed(value, Number.isInteger(value) ? 0 : 2);
 const seconds = (value) => `${fixed(value, value < 10 ? 2 : 0)} s`;
 const shortSeconds = (value) => `${whole(value)} s`; // for axis labels
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

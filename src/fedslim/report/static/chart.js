@@ -1,5 +1,6 @@
 // Line and scatter charts as SVG: the few features of a chart library that a report needs.
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2"];
+const LONGEST = 18; // characters of a name at the end of a curve; the legend has longer ones
 
 function mark(kind, x, y, r, cls) {
   const shapes = [
@@ -73,7 +74,7 @@ function lineChart(title, about, series, { log = false, fine = log, format, tick
   );
   const usable = series.filter((s) => s.xs.length > 0);
   const named = usable.filter((s) => !s.faint);
-  const ends = named.map((s) => `${s.name} ends at ${fixed(s.ys.at(-1), 2)} % after ${format(s.xs.at(-1))}`);
+  const ends = named.map((s) => `${s.name} ends at ${precise(s.ys.at(-1))} % after ${format(s.xs.at(-1))}`);
   svg.setAttribute("aria-label", `${title}. ${ends.join("; ")}.`);
   if (!usable.length) {
     svg.remove();
@@ -108,9 +109,9 @@ function lineChart(title, about, series, { log = false, fine = log, format, tick
 
   function paint(width) {
     const narrow = width < 460;
-    legend.hidden = !narrow && named.length === usable.length;
     const longest = largest(named.map((s) => s.name.length));
-    const right = narrow ? 14 : Math.min(210, 76 + longest * 7.4);
+    legend.hidden = !narrow && named.length === usable.length && longest <= LONGEST;
+    const right = narrow ? 14 : 76 + Math.min(longest, LONGEST) * 7.4;
     const box = { left: 48, right: width - right, top: 12, bottom: 236 };
     const x = scale(xLow, xHigh, box.left, box.right, log);
     const y = scale(bottom, top, box.bottom, box.top, false);
@@ -159,7 +160,7 @@ function lineChart(title, about, series, { log = false, fine = log, format, tick
         const k = stepAt(s.xs, position);
         if (k < 0) continue;
         guide.append(mark(s.mark, x(position), y(s.ys[k]), 4, s.colour));
-        values.push(`${s.name} ${fixed(s.ys[k], 2)} % with ${plural(s.itemsets[k], "itemset")}`);
+        values.push(`${s.name} ${precise(s.ys[k])} % with ${plural(s.itemsets[k], "itemset")}`);
       }
       readout.textContent = `${format(fine ? position : Math.round(position))}${fine ? "" : ` ${unit}`}: ${values.join("; ") || "not started"}`;
     };
@@ -196,8 +197,8 @@ function lineChart(title, about, series, { log = false, fine = log, format, tick
         draw(
           "text",
           { class: "direct", x: box.right + 27, y: at + 4 },
-          `${s.name} `,
-          draw("tspan", {}, fixed(s.ys.at(-1), 2)),
+          `${s.name.length > LONGEST ? `${s.name.slice(0, LONGEST - 1)}…` : s.name} `,
+          draw("tspan", {}, precise(s.ys.at(-1))),
         ),
       );
     }

@@ -50,10 +50,14 @@ function compression(run) {
       ? { title: "time", number: true, value: (row) => row.seconds, show: (row) => seconds(row.seconds) }
       : { title: "sent", number: true, value: (row) => row.bytes, show: (row) => size(row.bytes) },
     { title: "itemsets", number: true, value: (row) => row.itemsets, show: (row) => whole(row.itemsets) },
-    { title: "L%", number: true, value: (row) => row.percent, show: (row) => fixed(row.percent, 2) },
+    { title: "L%", number: true, value: (row) => row.percent, show: (row) => precise(row.percent) },
   ];
+  const rough = run.kind === "server" && run.curve.percent.every(Number.isInteger);
   return [
-    note("L%: the bits of code table and data, in percent of those with single items only. Lower is better."),
+    note(
+      "L%: the bits of code table and data, in percent of those with single items only. Lower is better.",
+      rough ? " The curve is rounded and includes itemsets that are too rare to publish, as exact values would reveal small counts." : "",
+    ),
     make(
       "div",
       { class: "charts" },
@@ -204,11 +208,12 @@ function left(run) {
     counted("statistics, masked", (row) => row.statistics_masked),
     counted("statistics, unmasked", (row) => row.statistics - row.statistics_masked),
     counted("labels", (row) => row.labels),
+    { title: "labels, sealed", number: true, value: (row) => row.sealed, show: (row) => (row.sealed ? size(row.sealed) : "0") },
   ];
   const open = sum("statistics") - sum("statistics_masked");
   return [
     note(
-      `By the audit log, ${plural(sum("messages"), "message")} with ${size(sum("bytes"))} left ${run.own.member}: ${whole(sum("statistics_masked"))} masked statistics, which mean something only in the sum over all members, ${whole(open)} unmasked ones, and ${plural(sum("labels"), "label")}. No transaction left it, and nothing of this report.`,
+      `By the audit log, ${plural(sum("messages"), "message")} with ${size(sum("bytes"))} left ${run.own.member}: ${whole(sum("statistics_masked"))} masked statistics, which mean something only in the sum over all members, ${whole(open)} unmasked ones, ${plural(sum("labels"), "label")} that the server can read, and ${size(sum("sealed"))} of labels that only the other members can read. No transaction left it, and nothing of this report.`,
     ),
     grid({ columns, rows: sent, sort: 2, page: 50, called: "kind", file: "left" }).node,
   ];
@@ -300,6 +305,6 @@ function reproduce(run) {
   const again =
     run.kind === "simulation" || run.kind === "mined"
       ? "Running this command again gives the same code table."
-      : "This command takes part in another run, in another folder.";
+      : `This command ${run.kind === "server" ? "starts" : "takes part in"} another run, in another folder.`;
   return [...(run.command ? [note(again), make("pre", {}, run.command)] : []), settings(run.configuration)];
 }

@@ -117,7 +117,7 @@ function different(run) {
       ? "only here"
       : row.ratio === 0
         ? "not here"
-        : `${fixed(Math.max(row.ratio, 1 / row.ratio), 1)}× ${row.ratio >= 1 ? "more" : "less"}`;
+        : `${fixed(row.ratio, row.ratio < 1 ? 2 : 1)}× as often`;
   const columns = [
     itemsColumn(run, { show: (row) => chips(run, row.items) }),
     percent("here", (row) => row.here),
@@ -157,7 +157,7 @@ function different(run) {
   );
   return [
     note(
-      `How often an itemset occurs at ${own.member} and at the other members together. Fisher's exact test; q is its p-value, corrected for ${plural(rows.length, "test")} (Benjamini and Hochberg). About one in twenty itemsets with q ≤ 0.05 differs only by chance. ${clear.length ? `${plural(clear.length, "itemset")} clearly more or less frequent here.` : "No itemset differs clearly here."}`,
+      `How often an itemset occurs at ${own.member} and at the other members together. Fisher's exact test; q is its p-value, corrected for ${plural(rows.length, "test")} (Benjamini and Hochberg). About one in twenty itemsets with q ≤ 0.05 differs only by chance. ${clear.length ? `${plural(clear.length, "itemset")} ${clear.length === 1 ? "is" : "are"} clearly more or less frequent here.` : "No itemset differs clearly here."}`,
     ),
     make("div", { class: "tools" }, make("label", {}, "Show", which)),
     shown.node,
@@ -187,7 +187,7 @@ function together(run) {
   const search = searcher(labels);
   let found = search("");
   const columns = [
-    itemsColumn(run, { show: (row) => chips(run, row.items, found.hit) }),
+    itemsColumn(run, { wide: false, show: (row) => chips(run, row.items, found.hit) }),
     counted("usage", (row) => row.usage),
     counted("highest support", (row) => row.most, { up: true }),
     {

@@ -89,7 +89,7 @@ const sent = (found) => [
 const warnings = (found) => make("ul", { class: "list" }, found.map((text) => make("li", { class: "remark" }, text)));
 
 function update(view) {
-  const begun = /^(x|sa|so) /.test(view.doing) ? view.doing : view.doing.replace(/^./u, (first) => first.toUpperCase());
+  const begun = !view.doing ? "Starting" : /^(x|sa|so) /.test(view.doing) ? view.doing : view.doing.replace(/^./u, (first) => first.toUpperCase());
   doing.textContent = view.stopping ? "Stopping with the best so far …" : view.ended || `${begun} …`;
   stop.hidden = !view.stoppable;
   show("facts", "", view.facts, facts);
