@@ -32,7 +32,7 @@ class FedSlimClassifier(ClassTables):
 
     Args:
         prior: see `SlimClassifier`.
-        width: see `SlimClassifier`, and so are the others.
+        width: see `SlimClassifier`.
         effort: see `SlimClassifier`.
         max_time: see `SlimClassifier`.
         seed: see `SlimClassifier`; also for keys and masks.

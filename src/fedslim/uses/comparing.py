@@ -87,7 +87,7 @@ def compare_data(
         a: Anything that `Slim.fit` accepts.
         b: The same, for the other side; tables with numbers are cut together.
         names: What to call them.
-        fdr: The share of false discoveries to expect at most.
+        fdr: The largest expected share of false discoveries.
         mining: How to mine a database, by default with the defaults of `mine`.
 
     Examples:
@@ -108,7 +108,7 @@ def compare_slices(
     fdr: float = FALSE_DISCOVERY_RATE,
     mining: Mine = _mine,
 ) -> list[Differences]:
-    """Compare each slice but the first with the one before it, for slices of time the drift.
+    """Compare each slice with the one before it; slices of time show drift.
 
     All slices are covered with one table; the tests are corrected for each pair of slices by itself.
     """
@@ -142,9 +142,9 @@ def compare_site(  # noqa: PLR0913  # keyword-only options
         table: The common table.
         X: The rows of the site.
         name: What to call the site.
-        new: Whether the rows were not among those mined. Then they are compared with all that were; the table fits
-            these better than new ones, so that small differences may be found where there are none.
-        fdr: The share of false discoveries to expect at most.
+        new: Whether the table was not mined from these rows. Then they are compared with the mined rows; it fits
+            those better than new ones, so small differences may be found where there are none.
+        fdr: The largest expected share of false discoveries.
         mining: How to mine a database.
 
     Raises:
@@ -175,7 +175,7 @@ def compare_tables(
 ) -> Differences:
     """Compare two code tables without their rows.
 
-    Tested are the supports of items, and of the itemsets that are in both tables. For the dissimilarity, each code in
+    The tests compare the supports of items, and of itemsets in both tables. For the dissimilarity, each code in
     the data of one table is covered with the other table by itself: the bits are an upper bound of those of the rows.
     """
     known = [dict(zip(table.vocabulary, table.supports, strict=True)) for table in (a, b)]
