@@ -134,7 +134,7 @@ def _parameter(spelled: str, text: str) -> list[str]:
 
 def _prose(text: str) -> str:
     """Help as Markdown: file modes and globs are no emphasis."""
-    text = re.sub(r"(?<!`)(?<!\w)(--[a-z][a-z-]*)(?!`)", r"`\1`", text)
+    text = re.sub(r"`[^`]*`|(?<!\w)--[a-z][a-z-]*", lambda match: f"`{match[0].strip('`')}`", text)
     return text.replace("*", r"\*").replace("<", r"\<")
 
 

@@ -176,7 +176,7 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> bytes:
-        """A hash of the ids in their order: equal if and only if the items are numbered in the same way."""
+        """A hash of the ids in their order, equal if and only if the items are numbered in the same way."""
         return blake2b(b"".join(self.ids), digest_size=DIGEST_BYTES, person=DIGEST).digest()
 
     @classmethod

@@ -35,7 +35,7 @@ class FedSlim(CodeTableEstimator):
         variant: "x" (exact: the table of all rows in one place), "sa" or "so" (as in the paper, a table per member).
         max_time: stop after this many seconds with the best table so far.
         max_rounds: stop after about this many rounds with the best table so far.
-        min_count: the smallest count to publish, for "x": rarer items are merged, and no itemset is used less often.
+        min_count: the smallest count to publish, for "x": rarer items are merged, and rarer itemsets left out.
         min_members_with: how many members must have an itemset for it to be published, for "x".
         width: how many candidates each step tries, for "x": 1 to 64, by default 8; 1 is SLIM as published.
         effort: how hard to search, for "x": 1 to 8, as for `Slim`; a higher one takes many more rounds.
@@ -169,7 +169,7 @@ class FedSlimClassifier(ClassTables):
 
     Args:
         prior: see `SlimClassifier`.
-        width: see `SlimClassifier`, and so are the others.
+        width: see `SlimClassifier`.
         effort: see `SlimClassifier`.
         max_time: see `SlimClassifier`.
         seed: see `SlimClassifier`; also for keys and masks.

@@ -154,7 +154,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         masking: Whether answers are masked. Turn it off only to measure what masking costs. `so` never masks.
         max_time: Stop after this many seconds with the best table so far.
         max_rounds: Stop after about this many rounds with the best table so far.
-        min_count: The smallest count to publish, for `x`: rarer items are merged, and no itemset is used less often.
+        min_count: The smallest count to publish, for `x`: rarer items are merged, and rarer itemsets left out.
         min_members_with: How many members must have an itemset for it to be published, for `x`.
         width: How many candidates each step of the search tries, for `x`: 1 to 64, by default 8. 1 is SLIM as
             published. `sa` and `so` always try one.

@@ -71,18 +71,18 @@ class Compression:
 
     @property
     def L_percent(self) -> float:  # noqa: N802  # the paper's name
-        """L% as reported in the literature: total over total."""
+        """L% of data and table together, as reported in the literature."""
         return objective.percent_of_standard(self.after.total, self.before.total)
 
     @property
     def L_data_percent(self) -> float:  # noqa: N802  # the paper's name
-        """L% as the paper's formula prints it: data over data."""
+        """L% of the data alone, as in the paper's formula."""
         return objective.percent_of_standard(self.after.data, self.before.data)
 
 
 @dataclass(frozen=True)
 class CodeTable:
-    """A code table in cover order. `found` has (items, usage, support, entry) of each itemset, singletons apart.
+    """A code table in cover order. `found` has (items, usage, support, entry) of each itemset; singletons are separate.
 
     No count in it is below `min_count`; `other` says how many occurrences of items were merged for that (`release.py`).
     `encoding` says how the rows of a table became items (None: they were lists of items), so that new rows can be

@@ -170,7 +170,7 @@ class CodeTableEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
         """Return the bits that a row saves on average, compared with spelling its items: higher is better.
 
-        Spelled are the items by their frequency in fitting, one occurrence added to each. On held-out rows this
+        Their code lengths follow from the frequencies of fitting, one occurrence added. On held-out rows this
         compares tables, as in `cross_val_score`.
         """
         database = self._items(X)
@@ -196,9 +196,9 @@ class Slim(CodeTableEstimator):
         max_time: stop after this many seconds with the best table so far.
         max_itemset_size: the largest itemset to consider.
         min_support: the smallest support of an itemset to consider.
-        min_count: the smallest count to show: rarer items are merged, and no itemset is used less often.
+        min_count: the smallest count to show: rarer items are merged, and rarer itemsets left out.
         width: how many candidates each step tries before it ranks again, 1 to 64; 1 is SLIM as published.
-        effort: how hard to search, from 1 (one greedy search) to 8; a higher effort never ends worse. None is 1, or
+        effort: how hard to search, from 1 (one greedy search) to 8; a higher effort is never worse. None is 1, or
             with `max_time` as much as fits into the time.
         threads: the number of threads; by default as many as help. The result does not depend on it.
         seed: for the random choices of efforts from 3 on.

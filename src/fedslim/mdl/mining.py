@@ -108,7 +108,7 @@ def mine(
     """Find the code table that compresses the database best.
 
     An `effort` says how hard to search: 1 is one greedy search, 2 tries several and polishes the best table, and from 3
-    on a local search improves it, four times as long with each effort, up to 8. A higher effort never ends worse.
+    on a local search improves it, four times as long with each effort, up to 8. A higher effort is never worse.
     Without an effort, `max_time` is used up; without both, the effort is 1. `seed` is for the local search.
 
     The result does not depend on `threads`. If the time is up, or a stop is requested, it is the best table so far.

@@ -23,7 +23,7 @@ _OTHER = one_of("other", "error")
 
 @dataclass(frozen=True)
 class TableRule:
-    """What holds for the whole table."""
+    """Rules for the whole table."""
 
     missing: tuple[str, ...] = key(
         _NAMES,
@@ -32,7 +32,7 @@ class TableRule:
     )
     new: str = key(
         _OTHER,
-        'What a category becomes that an earlier preparation did not know: "other" or an "error".',
+        'What a category becomes if a kept preparation does not have it: "other" or an "error".',
         default="other",
     )
     transaction: str | None = optional_key(
@@ -76,7 +76,7 @@ class ColumnRule:
     )
     cap: int | None = optional_key(
         whole(1, MAX_CATEGORIES),
-        'The most categories to keep, by the rows of all members; the rest becomes "other".',
+        'Keep at most this many categories, the most frequent over all members; the rest becomes "other".',
         20,
     )
     unit: str | None = optional_key(_NAME, "The unit of a numeric column.", "g/dL")
@@ -88,7 +88,7 @@ class ColumnRule:
         {"g/L": 0.1},
     )
     alias_units: Mapping[str, str] | None = optional_key(
-        table_of(_NAME), "Aliases that tell the unit of their column.", {"hb_g_per_l": "g/L"}
+        table_of(_NAME), "The units of columns that are found by an alias.", {"hb_g_per_l": "g/L"}
     )
     bins: int = key(
         whole(2, MAX_BINS),
@@ -96,7 +96,7 @@ class ColumnRule:
         default=DEFAULT_BINS,
     )
     cuts: tuple[float, ...] = key(
-        ascending(1, MAX_BINS), "Fixed cuts, instead of `bins`. A value at a cut is above it.", default=()
+        ascending(1, MAX_BINS), "Fixed cuts, instead of `bins`. A value equal to a cut is above it.", default=()
     )
     resolution: float | None = optional_key(
         finite(above=0),

@@ -206,7 +206,7 @@ class Timeouts:
     )
     grace: float = key(
         values.seconds(0, YEAR),
-        "For a lost member to come back; then the run ends with what was reached. 0: not at all.",
+        "For a lost member to come back; then the run ends with the best table so far. 0: do not wait.",
         default=300.0,
     )
     keepalive: float = key(

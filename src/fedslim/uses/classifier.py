@@ -116,11 +116,11 @@ class ClassExplanation:
 
 
 class SlimClassifier(ClassTables):
-    """Classify rows by the code table, one for each class, that takes the fewest bits.
+    """Classify rows by one code table for each class: the one that takes the fewest bits wins.
 
     Args:
-        prior: whether the bits of a class itself count: frequent classes take fewer.
-        width: as for `Slim`, and so are the others, for the table of each class. Narrow steps classify slightly better.
+        prior: whether to add the bits of the class itself, which are fewer for frequent classes.
+        width: see `Slim`; narrow steps classify slightly better.
         effort: see `Slim`.
         max_time: see `Slim`; the seconds for each class.
         seed: see `Slim`.

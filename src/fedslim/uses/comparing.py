@@ -78,7 +78,7 @@ def compare_data(
         a: Anything that `Slim.fit` accepts.
         b: The same, for the other side; tables with numbers are cut together.
         names: What to call them.
-        fdr: The share of false discoveries to expect at most.
+        fdr: The largest expected share of false discoveries.
 
     Examples:
         >>> from fedslim.data import builtin_members
@@ -94,7 +94,7 @@ def compare_data(
 def compare_slices(
     databases: Sequence[TransactionDatabase], names: Sequence[str], *, fdr: float = FALSE_DISCOVERY_RATE
 ) -> list[Differences]:
-    """Compare each slice but the first with the one before it, for slices of time the drift.
+    """Compare each slice with the one before it; slices of time show drift.
 
     All slices are covered with one table; the tests are corrected for each pair of slices by itself.
     """
@@ -127,9 +127,9 @@ def compare_site(
         table: The common table.
         X: The rows of the site.
         name: What to call the site.
-        new: Whether the rows were not among those mined. Then they are compared with all that were; the table fits
-            these better than new ones, so that small differences may be found where there are none.
-        fdr: The share of false discoveries to expect at most.
+        new: Whether the table was not mined from these rows. Then they are compared with the mined rows; it fits
+            those better than new ones, so small differences may be found where there are none.
+        fdr: The largest expected share of false discoveries.
 
     Raises:
         DataError: The rows cannot have been among those mined, and `new` does not say so.
@@ -159,7 +159,7 @@ def compare_tables(
 ) -> Differences:
     """Compare two code tables without their rows.
 
-    Tested are the supports of items, and of the itemsets that are in both tables. For the dissimilarity, each code in
+    The tests compare the supports of items, and of itemsets in both tables. For the dissimilarity, each code in
     the data of one table is covered with the other table by itself: the bits are an upper bound of those of the rows.
     """
     known = [dict(zip(table.vocabulary, table.supports, strict=True)) for table in (a, b)]

@@ -25,15 +25,15 @@ class SlimOutlierDetector(OutlierMixin, CodeTableEstimator):  # type: ignore[mis
     """Find unusual rows by the bits beyond expectation: for their items, and for their length.
 
     Args:
-        contamination: the share of the rows of fitting that `predict` calls outliers, above 0 and at most 0.5.
-        width: as for `Slim`, and so are the others.
+        contamination: the share of the fitted rows that `predict` calls outliers, above 0 and at most 0.5.
+        width: see `Slim`.
         effort: see `Slim`.
         max_time: see `Slim`.
         seed: see `Slim`.
 
     Attributes:
         table_: the `CodeTable`.
-        trend_: how the excess of the rows of fitting depends on their length.
+        trend_: how the excess of the fitted rows depends on their length.
         offset_: the score below which a row is an outlier.
 
     Examples:

@@ -65,7 +65,7 @@ class Scores:
 
     @cached_property
     def beyond(self) -> NDArray[np.float64]:
-        """The bits beyond expectation: the higher, the more unusual; not correlated with the length of rows."""
+        """The bits beyond expectation, not correlated with length; the more, the more unusual is the row."""
         return self.bits - self.expected
 
     @cached_property

@@ -235,7 +235,7 @@ def check_schema(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say column by column what DATA becomes by the schema, and what does not fit; change nothing.
+    """Show, column by column, how the schema reads DATA and what does not fit. Nothing is changed.
 
     Exit with 0 if the data can be used, and with 1 if not.
     """

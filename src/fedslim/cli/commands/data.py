@@ -62,7 +62,7 @@ def describe(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Describe DATA: its columns as they are understood, transactions and items, and the most frequent items."""
+    """Describe DATA: how its columns are read, its transactions and items, and the most frequent items."""
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
         database = replace(reading, seed=seed).load()
         record = _content(data, database, top) | {"columns": _columns(reading, database)}

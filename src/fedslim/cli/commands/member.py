@@ -49,7 +49,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     host: serve.ServerHost = None,
     port: serve.ServerPort = None,
     no_compare: Annotated[
-        bool, flag("--no-compare", "Do not compare after the run with the others, and with what is found alone.")
+        bool, flag("--no-compare", "Skip the comparison after the run, with the others and with mining alone.")
     ] = False,
     classes: serve.ClassesOption = None,
     class_column: Annotated[

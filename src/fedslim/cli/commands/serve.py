@@ -38,11 +38,11 @@ SAY_EVERY = 5.0
 """Seconds between two progress lines."""
 
 PreparationOption = Annotated[
-    Path | None, option("FILE", "A preparation.json that an earlier run kept, to start with the search.")
+    Path | None, option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")
 ]
 ClassesOption = Annotated[
     str | None,
-    option("A,B,…", "Make a classifier: a run for each of these classes, one after the other. The same for all."),
+    option("A,B,…", "Train a classifier, with one run for each class; give the same list to all parties."),
 ]
 ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
 ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
@@ -244,7 +244,7 @@ WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
 def status(
     file: options.Federation,
     identity: IdentityOption = None,
-    watch: Annotated[bool, flag("--watch", "Keep showing it, until the run ends or Ctrl-C.")] = False,
+    watch: Annotated[bool, flag("--watch", "Update the display until the run ends or you press Ctrl-C.")] = False,
     json: options.Json = False,
     host: ServerHost = None,
     port: ServerPort = None,

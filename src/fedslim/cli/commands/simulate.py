@@ -63,7 +63,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     more: Annotated[list[str] | None, argument("[DATA]...", "With --schema: one more file for each member.")] = None,
     *,
     secret: Annotated[
-        Path | None, option("FILE", "With several files: the secret that numbers items; by default from --seed.")
+        Path | None, option("FILE", "With several files: the members' secret; by default made from --seed.")
     ] = None,
     variant: options.VariantOption = Variant.x,
     members: Annotated[int, option("N", "Number of members to divide the data among.", whole(1, MAX_MEMBERS))] = 10,
@@ -118,7 +118,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         str | None,
         option(
             "COLUMN",
-            "Make a classifier: a run for each value of this column, or for data without columns of these items, "
+            "Train a classifier: one run for each value of this column, or, without columns, for each of these items, "
             "separated by commas.",
         ),
     ] = None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedslim.uses import Differences
 
 Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
-Out = Annotated[Path | None, option("FILE", "Write all of it to a file that ends in .csv, .parquet or .json.")]
+Out = Annotated[Path | None, option("FILE", "Write all rows to a .csv, .parquet or .json file.")]
 CHOICES = ("bins", "columns", "exclude", "categorical", "numeric", "one_hot", "missing", "long")
 Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
 
@@ -38,7 +38,7 @@ def score(
     reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score the rows of DATA: their bits, and the bits beyond what their items and length lead one to expect.
+    """Score the rows of DATA: their bits, and the bits beyond what you would expect of their items and length.
 
     The most unusual rows come first. Large files are read in chunks.
     """
@@ -79,7 +79,7 @@ def explain(
     reading: Reading,
     quiet: options.Quiet = False,
 ) -> None:
-    """Explain the bits of a row of DATA: its cover, what had to be spelled, what it lacks, what is rarely together."""
+    """Explain the bits of a row of DATA: its cover, items outside itemsets, what it lacks, what is rarely together."""
     from fedslim.uses.explaining import explain_rows
 
     used = UsedTable(model, reading, None, quiet=quiet)
@@ -127,8 +127,8 @@ def complete(
 
 def rules(
     table: Table,
-    min_confidence: Annotated[float, option("P", "The smallest confidence.", min=0, max=1)] = 0.5,
-    min_lift: Annotated[float, option("X", "The smallest lift.", min=0)] = 1.0,
+    min_confidence: Annotated[float, option("P", "Smallest confidence of a rule to show.", min=0, max=1)] = 0.5,
+    min_lift: Annotated[float, option("X", "Smallest lift of a rule to show.", min=0)] = 1.0,
     out: Out = None,
     top: Shown = 20,
     json: options.Json = False,
@@ -165,13 +165,10 @@ def compare(
     other: Annotated[str | None, argument("[B]", "The same; leave it out with --by.", masked)] = None,
     *,
     by: Annotated[
-        str | None,
-        option("COLUMN", "Cut the rows of A into slices by this column, and compare each with the one before."),
+        str | None, option("COLUMN", "Slice A by this column, and compare each slice with the one before.")
     ] = None,
-    new: Annotated[
-        bool, flag("--new", "For a table and data: the rows were not among those that the table is of.")
-    ] = False,
-    fdr: Annotated[float, option("P", "The share of false discoveries to expect at most.", min=0, max=1)] = 0.05,
+    new: Annotated[bool, flag("--new", "For a table and data: the table was not mined from these rows.")] = False,
+    fdr: Annotated[float, option("P", "Largest expected share of false discoveries.", min=0, max=1)] = 0.05,
     out: Annotated[Path | None, option("FILE", "Write a page with both side by side (HTML).")] = None,
     top: Shown = 20,
     json: options.Json = False,

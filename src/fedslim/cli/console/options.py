@@ -131,7 +131,7 @@ Top = Annotated[int, option("N", "Number of itemsets to show, the most useful fi
 
 Labels = Annotated[
     Path | None,
-    option("FILE", "A catalogue: a CSV file of labels, each with an explaining text if you like, or a list."),
+    option("FILE", "A catalogue of labels: one in each line, or a CSV file whose second column explains them."),
 ]
 Secret = Annotated[Path | None, option("FILE", "The members' secret, to name items of which only the id is known.")]
 
@@ -173,7 +173,7 @@ class Reading:
     exclude: Annotated[str | None, option("C,C", "Leave out these columns.", listed)] = None
     categorical: Annotated[str | None, option("C,C", "Make an item of each value of these columns.", listed)] = None
     numeric: Annotated[str | None, option("C,C", "Take these columns as numbers, even codes like 0123.", listed)] = None
-    one_hot: Annotated[bool | None, flag("--one-hot/--no-one-hot", "Whether the columns are items, of 0 and 1.")] = None
+    one_hot: Annotated[bool | None, flag("--one-hot/--no-one-hot", "Whether columns are items with 0 and 1.")] = None
     missing: Annotated[str | None, option("V,V", "More spellings of a missing value, such as -99.", listed)] = None
     long: Annotated[
         bool | None,
