@@ -173,15 +173,14 @@ class BoundedRanking(CandidateRanking):
         )
         return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
 
-    def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> dict[int, SlotCounts]:
+    def foresee(self, moves: Sequence[Insert], changes: Sequence[Change]) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
 
         It is presumed that each takes the joint uses of its parents and that nothing else changes.
         """
         usage = self._facts.usage.copy()
-        for move, uses in zip(moves, together, strict=True):
-            usage[list(move.parents)] -= uses
-            usage[move.slot] = uses
+        for change in changes:
+            usage[change.slots] += change.won - change.lost
         total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
         log_total = log2(total)
         self._foreseen -= 1  # not the version of any table: the logarithms that are kept are of other totals

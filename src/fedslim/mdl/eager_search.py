@@ -20,7 +20,7 @@ from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,6 +56,7 @@ class EagerSearch(SlimSearch):
         self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._removed: deque[RemovedAhead] = deque()  # what is expected to be removed next
         self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
+        self._found: dict[tuple[int, int], tuple[int, Change]] = {}  # what candidates changed that did not stay
 
     # -- pruning ------------------------------------------------------------------------------------------------
 
@@ -141,19 +142,12 @@ class EagerSearch(SlimSearch):
                 pending -= set(unused)
         return expected
 
-    def expect_insertions(self, question: TryInsertions) -> tuple[list[Change], NDArray[np.int64]]:
+    def expect_insertions(self, question: TryInsertions) -> tuple[Sequence[Change], NDArray[np.int64]]:
         """Return what insertions will most likely change, and the usages after that."""
-        changes, usages = [], self._usage.copy()
-        for move, keep in zip(question.moves, question.keep, strict=True):
-            if move.is_again:
-                changes.append(NOTHING)
-                continue
-            slots = np.array([*move.parents, move.slot], np.int32)
-            uses = move.entry if self.policy.order == "usage" else 0
-            change = Change(slots, np.array([uses, uses, 0]), np.array([0, 0, uses]))
-            changes.append(change)
+        changes, usages = question.expected or (NOTHING,) * len(question.moves), self._usage.copy()
+        for keep, change in zip(question.keep, changes, strict=True):
             if keep:
-                usages[slots] += change.won - change.lost
+                usages[change.slots] += change.won - change.lost
         return changes, usages
 
     def expect_removals(
@@ -230,6 +224,7 @@ class EagerSearch(SlimSearch):
             answer = yield from self._ask_with_next(question, candidates)
         else:
             (_, question, answer), self._ahead = self._ahead, None
+        self._remember(candidates, question, answer)
         for k, (move, keep, change) in enumerate(zip(question.moves, question.keep, answer.changes, strict=True)):
             candidate = candidates[k]
             skipped = bool({candidate.x, candidate.y} & self._touched)
@@ -283,34 +278,63 @@ class EagerSearch(SlimSearch):
         All stay but those that were rejected before, and those that only another estimate than the exact one proposes.
         Each takes from its two parents as much usage as estimated, and nothing else changes.
         """
-        expected = self.ranking.charge == EXACT
-        slots = iter(self._table.free_slots(len(entries) + 1))
+        free = self._table.free_slots(len(entries) + 1)
+        self._reserve(max(free))
+        slots = iter(free)
         slot = next(slots)
+        usage, touched, shrunk = self._usage.copy(), set[int](), set[int]()
         moves: list[Insert] = []
         keeps: list[bool] = []
-        left: dict[int, int] = {}
-        uses: list[int] = []
+        expected: list[Change] = []
         for candidate, entry in zip(candidates, entries, strict=False):
-            parents = (candidate.x, candidate.y)
             moves.append(self._move(slot, candidate, entry))
-            keeps.append(keep := expected and not self.ranking.was_rejected(candidate))
+            change = self._expect_insertion(candidate, slot, usage)
+            expected.append(change)
+            keep = self.ranking.charge == EXACT and not self.ranking.was_rejected(candidate)
+            keeps.append(
+                keep := keep and not {candidate.x, candidate.y} & touched and self._bits_changed(change, usage) < 0
+            )
             if not keep:
                 continue
+            net = change.won - change.lost
+            usage[change.slots] += net
+            touched.update(change.slots.tolist())
+            shrunk.update(change.slots[net < 0].tolist())
             slot = next(slots)
-            uses.append(candidate.together)
-            after = {s: int(self._usage[s]) - candidate.together for s in parents}
-            left |= after
-            if any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
+            rare = change.slots[(usage[change.slots] > 0) & (usage[change.slots] < self.policy.min_count)]
+            if any(s in self._table.itemsets for s in rare.tolist()):
                 break  # it has to be removed before the next candidate is tried
-        if not uses or len(moves) < len(candidates):
-            return TryInsertions(tuple(moves), tuple(keeps), before=before)
-        left = {s: int(self._usage[s]) for s in pending} | left
-        itemsets = [s for s in left if s in self._table.itemsets]
+        known = (tuple(moves), tuple(keeps))
+        if not any(keeps) or len(moves) < len(candidates):
+            return TryInsertions(*known, before=before, expected=tuple(expected))
+        itemsets = [s for s in pending | shrunk if s in self._table.itemsets]
         rank = self._table.elements.rank
-        gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
-        removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
+        gone = tuple(sorted([s for s in itemsets if usage[s] == 0]))
+        removals = sorted([s for s in itemsets if usage[s] > 0], key=lambda s: (usage[s], rank[s]))
         trials = tuple(removals[: self.MAX_TRIALS]) if self.policy.pruning else ()
-        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before)
+        return TryInsertions(*known, gone, trials, before, tuple(expected), whole=True)
+
+    def _expect_insertion(self, candidate: Candidate, slot: int, usage: NDArray[np.int64]) -> Change:
+        """Return what a candidate most likely changes: what it did before, or only the joint uses of its parents."""
+        uses = candidate.together
+        found = self._found.get((candidate.x, candidate.y))
+        if found is None:
+            return Change(
+                np.array([candidate.x, candidate.y, slot], np.int32), np.array([uses, uses, 0]), np.array([0, 0, uses])
+            )
+        before, (slots, lost, won) = found
+        alive = (slots < 0) | (usage[slots] > 0)
+        slots, lost, won = slots[alive], lost[alive] * uses // before, won[alive] * uses // before
+        slots = np.where(slots < 0, slot, slots).astype(np.int32)
+        return Change(slots, np.minimum(lost, usage[slots]), np.minimum(won, len(self._log2) - 1 - usage[slots]))
+
+    def _remember(self, candidates: tuple[Candidate, ...], question: TryInsertions, answer: Tried) -> None:
+        """Note what candidates change: they may not stay now, or be undone, and be tried again."""
+        new = [move.slot for move in question.moves]
+        for candidate, move, (slots, lost, won) in zip(candidates, question.moves, answer.changes, strict=False):
+            at = np.where(slots == move.slot, -1, slots)
+            keep = ~np.isin(at, new)
+            self._found[candidate.x, candidate.y] = candidate.together, Change(at[keep], lost[keep], won[keep])
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""

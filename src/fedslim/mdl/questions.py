@@ -292,8 +292,9 @@ class TryInsertions:
     keep: tuple[bool, ...]
     gone: tuple[int, ...] = ()
     removals: tuple[int, ...] = ()
-    uses: tuple[int, ...] = ()  # the presumed usage of each itemset, if these are all candidates of a step
     before: tuple[int, ...] = ()  # removals to try first: it is presumed that none of them is carried out
+    expected: tuple[Change, ...] = ()  # what each most likely changes; sources need not look at it
+    whole: bool = False  # whether these are all candidates of a step: then counts may be fetched for the next one
 
     def put_to(self, source: Source) -> Tried:
         """Ask."""
@@ -305,6 +306,11 @@ class TryInsertions:
         for slot in self.gone:
             source.remove(slot)
         return Tried(before, tuple(changes), source.try_removals(self.removals))
+
+    def kept(self) -> tuple[list[Insert], list[Change]]:
+        """Return the insertions that are presumed to stay, and what they are expected to change."""
+        kept = [k for k, keep in enumerate(self.keep) if keep]
+        return [self.moves[k] for k in kept], [self.expected[k] for k in kept]
 
 
 Move = Drop | Insert | Restore | Remove | Mark | GoBack | Restart

@@ -185,7 +185,7 @@ class XServer:
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
-            case q.TryInsertions(moves, keep, _, removals, uses):
+            case q.TryInsertions(moves, keep, _, removals):
                 kept = [move for move, stays in zip(moves, keep, strict=True) if stays]
                 slots = self._shape.slots
                 parents = [self._parents(move) for move in moves]
@@ -196,7 +196,7 @@ class XServer:
                 before = [self._ask_removals(question.before, usages)._replace(slots=slots)] if question.before else []
                 expected, usages = self.search.now.expect_insertions(question)
                 trials = [self._ask_removals(removals, usages)] if removals else []
-                ahead = self._ahead(kept, uses) if uses else []
+                ahead = self._ahead(question) if question.whole else []
                 insertions = sizes.ask_insertions(question, parents, expected, seed)._replace(slots=slots)
                 return [*before, insertions, *trials, *ahead]
             case q.Supports():
@@ -258,7 +258,7 @@ class XServer:
             return q.Tried(before, changes, ())  # they were not gone, so the rest does not hold
         for trial in trials:
             self._after(trial, then, new)
-        return q.Tried(before, changes, trials, readings.popleft() if question.uses and readings else ())
+        return q.Tried(before, changes, trials, readings.popleft() if question.whole and readings else ())
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
@@ -305,9 +305,9 @@ class XServer:
         asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
         return [*asked, *self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})]
 
-    def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
+    def _ahead(self, question: q.TryInsertions) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
-        return self._ask_entries(self._ranking.foresee(moves, uses))
+        return self._ask_entries(self._ranking.foresee(*question.kept()))
 
     @staticmethod
     def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
