@@ -22,7 +22,7 @@ from fedslim.mdl.questions import SlotCounts
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -34,6 +34,10 @@ ALSO = 0.5
 
 FIRST_PLACES = 1 << 4
 """Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
+
+
+PURE = 3
+"""A pure change touches a new element and its two parents."""
 
 
 class Fetched(NamedTuple):
@@ -173,7 +177,7 @@ class BoundedRanking(CandidateRanking):
         )
         return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
 
-    def foresee(self, moves: Sequence[Insert], changes: Sequence[Change]) -> dict[int, SlotCounts]:
+    def foresee(self, moves: Sequence[Insert], changes: Sequence[Change], also: Iterable[int] = ()) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
 
         It is presumed that each takes the joint uses of its parents and that nothing else changes.
@@ -202,16 +206,36 @@ class BoundedRanking(CandidateRanking):
             order = np.argsort(others[:n], kind="stable")
             found[slot] = SlotCounts(others[:n][order], counts[:n][order])
 
+        limit = self._limit
+        shape = (len(moves), limit)
+        expected = foreseeing.Expected(
+            np.zeros(len(moves), np.int64), np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
+        )
+        touched = set(also)
+        for k, (move, (slots, _, won)) in enumerate(zip(moves, changes, strict=True)):
+            expected.uses[k] = won[slots == move.slot].sum()
+            old = slots[slots < limit]
+            expected.won[k, old] = won[slots < limit]
+            if len(slots) > PURE or expected.uses[k] != self._together(*move.parents):
+                touched.update(old[old != move.slot].tolist())
         known = (others, counts, self._store, self._facts, then, now)
         for k, slot in enumerate(new.tolist()):
-            note(slot, foreseeing.foresee(new, parents, k, self._limit, 0.0, *known))
-        turn = np.zeros(self._limit, np.uint8)
-        turn[parents] = 2
+            note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
+        turn = np.zeros(limit, np.uint8)
+        turn[parents] = turn[list(touched)] = 2
         for move in moves:
             for x, y in (move.parents, move.parents[::-1]):
-                note(x, foreseeing.foresee_parent(x, y, turn, self._limit, 0.0, *known))
-                turn[x] = 1
+                if x not in touched:
+                    note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
+                    turn[x] = 1
+        for slot in sorted(touched):
+            if usage[slot] > 0:
+                note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
+            turn[slot] = 1
         return found
+
+    def _together(self, x: int, y: int) -> int:
+        return int(self.known(x, np.array([y], np.int32))[0][0])
 
     # -- what is known ------------------------------------------------------------------------------------------
 

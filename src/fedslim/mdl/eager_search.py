@@ -58,6 +58,11 @@ class EagerSearch(SlimSearch):
         self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
         self._found: dict[tuple[int, int], tuple[int, Change]] = {}  # what candidates changed that did not stay
 
+    @property
+    def touched(self) -> set[int]:
+        """The elements whose covers changed in this step."""
+        return self._touched
+
     # -- pruning ------------------------------------------------------------------------------------------------
 
     def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
@@ -335,6 +340,7 @@ class EagerSearch(SlimSearch):
             at = np.where(slots == move.slot, -1, slots)
             keep = ~np.isin(at, new)
             self._found[candidate.x, candidate.y] = candidate.together, Change(at[keep], lost[keep], won[keep])
+        self._last |= dict(zip(question.removals, answer.trials, strict=False))
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""

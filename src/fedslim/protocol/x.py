@@ -307,7 +307,7 @@ class XServer:
 
     def _ahead(self, question: q.TryInsertions) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
-        return self._ask_entries(self._ranking.foresee(*question.kept()))
+        return self._ask_entries(self._ranking.foresee(*question.kept(), self.search.now.touched))
 
     @staticmethod
     def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
