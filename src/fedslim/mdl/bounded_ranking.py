@@ -177,13 +177,20 @@ class BoundedRanking(CandidateRanking):
         )
         return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
 
-    def foresee(self, moves: Sequence[Insert], changes: Sequence[Change], also: Iterable[int] = ()) -> dict[int, SlotCounts]:
+    def foresee(
+        self,
+        moves: Sequence[Insert],
+        changes: Sequence[Change],
+        also: Iterable[int] = (),
+        leaving: Sequence[tuple[int, Change]] = (),
+    ) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
 
-        It is presumed that each takes the joint uses of its parents and that nothing else changes.
+        It is presumed that what enters changes what is expected, and nothing else; so are pairs of other elements that
+        it touches, and of some `also`. If elements are `leaving` then, only pairs that change by that are returned.
         """
-        usage = self._facts.usage.copy()
-        for change in changes:
+        usage, limit = self._facts.usage.copy(), self._limit
+        for change in (*changes, *(change for _, change in leaving)):
             usage[change.slots] += change.won - change.lost
         total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
         log_total = log2(total)
@@ -206,28 +213,33 @@ class BoundedRanking(CandidateRanking):
             order = np.argsort(others[:n], kind="stable")
             found[slot] = SlotCounts(others[:n][order], counts[:n][order])
 
-        limit = self._limit
-        shape = (len(moves), limit)
-        expected = foreseeing.Expected(
-            np.zeros(len(moves), np.int64), np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
-        )
+        shape = (len(moves) + len(leaving), limit)
+        expected = foreseeing.Expected(np.zeros(shape[0], np.int64), np.full(shape, -1), np.zeros(shape, np.int64))
         touched = set(also)
-        for k, (move, (slots, _, won)) in enumerate(zip(moves, changes, strict=True)):
-            expected.uses[k] = won[slots == move.slot].sum()
-            old = slots[slots < limit]
-            expected.won[k, old] = won[slots < limit]
-            if len(slots) > PURE or expected.uses[k] != self._together(*move.parents):
-                touched.update(old[old != move.slot].tolist())
+        pivots = [*((move.slot, change) for move, change in zip(moves, changes, strict=True)), *leaving]
+        for k, (pivot, (slots, lost, won)) in enumerate(pivots):
+            expected.uses[k] = (lost + won)[slots == pivot].sum()
+            old = slots < limit
+            expected.won[k, slots[old]] = won[old]
+            if k >= len(moves):
+                expected.reach[k] = self.known(pivot, np.arange(limit, dtype=np.int32))[0]
+            pure = k < len(moves) and len(slots) == PURE and expected.uses[k] == self._together(*moves[k].parents)
+            if not pure and (k >= len(moves) or not leaving):
+                touched.update(slots[old & (slots != pivot)].tolist())
         known = (others, counts, self._store, self._facts, then, now)
         for k, slot in enumerate(new.tolist()):
             note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
         turn = np.zeros(limit, np.uint8)
-        turn[parents] = turn[list(touched)] = 2
-        for move in moves:
-            for x, y in (move.parents, move.parents[::-1]):
-                if x not in touched:
-                    note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
-                    turn[x] = 1
+        turn[list(touched)] = 2
+        if leaving:
+            found.clear()
+        else:
+            turn[parents] = 2
+            for move in moves:
+                for x, y in (move.parents, move.parents[::-1]):
+                    if x not in touched:
+                        note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
+                        turn[x] = 1
         for slot in sorted(touched):
             if usage[slot] > 0:
                 note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))

@@ -14,7 +14,7 @@ import numpy as np
 from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import EXACT, standard_length
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import Change, CoUsages, Remove, Restore, Together, TryInsertions, TryRemovals
+from fedslim.mdl.questions import Change, CoUsages, Fetch, Remove, Restore, Together, TryInsertions, TryRemovals
 from fedslim.mdl.ranking import UnknownRows
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
@@ -38,6 +38,15 @@ class RemovedAhead(NamedTuple):
 
     trials: dict[int, Change]
     slot: int | None
+    fetched: Any = ()  # counts after all of them
+
+
+class Expected(NamedTuple):
+    """A removal that will be tried, whether it will most likely be carried out, and what it most likely changes."""
+
+    slot: int
+    leaves: bool
+    change: Change
 
 
 class EagerSearch(SlimSearch):
@@ -67,6 +76,8 @@ class EagerSearch(SlimSearch):
 
     def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
         removed = yield from super()._prune(pending, forced_only=forced_only, once=once)
+        if self._removed and self._removed[0].slot is None:
+            self.ranking.settle((), self._removed[0].fetched)
         yield from self._restore_removed()
         return removed
 
@@ -76,8 +87,8 @@ class EagerSearch(SlimSearch):
             yield from self._come_back()
             best = self.ranking.best()
             if not (yield from self._go_ahead(unknown, best)):
-                answer = yield from self._ask_with_rows(TryRemovals(unknown), best)
-                self._note_trials(dict(zip(unknown, answer, strict=True)))
+                then = self._expect_pruning(slots, self._usage, self._tried)
+                yield from self._ask_removals(tuple([s for s in unknown if not then or s != then[0].slot]), then, best)
 
     def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:
         """See `SlimSearch`. If some are expected to be carried out, the sources do that, and try others after them."""
@@ -85,48 +96,68 @@ class EagerSearch(SlimSearch):
             self._note_trials(self._removed[0].trials)
         if queue[0] not in self._tried:
             yield from self._come_back()
-            expected = self._expect(queue, once=once)
-            slots, gone = tuple([slot for slot, _ in expected]), tuple([leaves for _, leaves in expected])
-            if any(gone):
-                answer = yield from self._ask_with_rows(TryRemovals(slots, gone), self.ranking.best())
-                trials: dict[int, Change] = {}
-                for slot, leaves, change in zip(slots, gone, answer, strict=True):
-                    trials[slot] = change
-                    if leaves:
-                        self._removed.append(RemovedAhead(trials, slot))
-                        trials = {}
-                self._removed.append(RemovedAhead(trials, None))
-                self._note_trials(self._removed[0].trials)
+            expected = self._expect(queue, self._usage, self._tried, once=once)
+            if any(one.leaves for one in expected):
+                yield from self._ask_removals((), expected, self.ranking.best())
             else:
-                yield from self._try_all(set(slots))
+                yield from self._try_all({one.slot for one in expected})
         return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
 
-    def _ask_with_rows(self, trials: TryRemovals, best: Best) -> Generator[Question, Any, tuple[Change, ...]]:
-        """Ask what removals would change, together with the rows that the next candidates need if there are none."""
-        answer: tuple[Change, ...]
+    def _ask_removals(
+        self, slots: tuple[int, ...], then: list[Expected], best: Best
+    ) -> Generator[Question, Any, None]:
+        """Ask what removals would change, then what removals change that are expected, which the sources carry out.
+
+        The rows that the next candidates need are asked for as well, as they are before and as they will be.
+        """
+        questions: list[CoUsages | TryRemovals | Fetch] = [TryRemovals(slots)] if slots else []
         if isinstance(best, UnknownRows):
             self.tally.rows += len(best.slots)
-            counts, answer = yield Together((CoUsages(best.slots), trials))
-            self.ranking.learn(best.slots, counts)
-        else:
-            answer = yield trials
-        return answer
+            questions.insert(0, CoUsages(best.slots))
+        answers = deque((yield Together((*questions, *_carry_out(then)))))
+        if isinstance(best, UnknownRows):
+            self.ranking.learn(best.slots, answers.popleft())
+        if slots:
+            self._note_trials(dict(zip(slots, answers.popleft(), strict=True)))
+        if then:
+            self._note_removed(then, *answers)
+
+    def _note_removed(self, then: list[Expected], changes: tuple[Change, ...], fetched: Any) -> None:
+        """Note what the sources have carried out."""
+        trials: dict[int, Change] = {}
+        for (slot, leaves, _), change in zip(then, changes, strict=True):
+            trials[slot] = change
+            if leaves:
+                self._removed.append(RemovedAhead(trials, slot))
+                trials = {}
+        self._removed.append(RemovedAhead(trials, None, fetched))
+        self._note_trials(self._removed[0].trials)
 
     def _note_trials(self, trials: dict[int, Change]) -> None:
         self._tried |= trials
         self._last |= trials
 
-    def _expect(self, queue: tuple[int, ...], *, once: bool) -> list[tuple[int, bool]]:
+    def _expect_pruning(self, pending: set[int], usage: NDArray[np.int64], known: dict[int, Change]) -> list[Expected]:
+        """Return the removals that pruning will most likely try after it has tried all; none if none will leave."""
+        if self.ranking.width == 1 or not self.policy.pruning:
+            return []
+        expected = [self._expect(tuple([s]), usage, known, once=True)[0] for s in pending if s in self._table.itemsets]
+        then = self._expect(tuple([one.slot for one in expected if one.leaves]), usage, known, once=True)
+        return then if any(one.leaves for one in then) else []
+
+    def _expect(
+        self, queue: tuple[int, ...], usage: NDArray[np.int64], known: dict[int, Change], *, once: bool
+    ) -> list[Expected]:
         """Return the removals that will be tried, in order, and which of them will most likely be carried out.
 
         What is known about the first ones need not be asked. What was found about the others before gives a hint.
         """
-        usage, rank, least = self._usage.copy(), self._table.elements.rank, self.policy.min_count
-        pending, expected, same = set(queue), list[tuple[int, bool]](), True
+        usage, rank, least = usage.copy(), self._table.elements.rank, self.policy.min_count
+        pending, expected, same = set(queue), list[Expected](), True
         while pending and len(expected) < self.MAX_TRIALS:
             slot = min(pending, key=lambda s: (usage[s], rank[s]))
             pending.remove(slot)
-            change = self._tried.get(slot, NOTHING) if same else NOTHING
+            change = known.get(slot, NOTHING) if same else NOTHING
             if change is NOTHING:
                 change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
             net = change.won - change.lost
@@ -134,8 +165,7 @@ class EagerSearch(SlimSearch):
             possible = then.min(initial=0) >= 0 and then.max(initial=0) < len(self._log2)
             bits = self._bits_changed(change, usage) if possible else 0.0
             gone = bool(possible and (bits < 0 or usage[slot] < least))
-            if gone or not same or slot not in self._tried:
-                expected.append((slot, gone))
+            expected.append(Expected(slot, gone, change))
             if gone:
                 same = False
                 usage[change.slots] = then
@@ -143,7 +173,7 @@ class EagerSearch(SlimSearch):
                 if not once:
                     pending |= {s for s in shrunk if usage[s]}
                 unused = sorted([s for s in shrunk if not usage[s]])
-                expected += [(s, True) for s in unused]
+                expected += [Expected(s, True, NOTHING) for s in unused]
                 pending -= set(unused)
         return expected
 
@@ -190,7 +220,7 @@ class EagerSearch(SlimSearch):
         """
         if isinstance(best, UnknownRows) or not best or not self._entry_is_known:
             return False
-        question = self._presume(best, tuple([c.together for c in best]), self._later, removals)
+        question, _ = self._presume(best, tuple([c.together for c in best]), self._later, removals)
         answer = yield question
         self._note_trials(dict(zip(removals, answer.before, strict=True)))
         self._ahead = (best, question, answer)
@@ -225,8 +255,8 @@ class EagerSearch(SlimSearch):
             self._fail(candidates[0])
             return 1
         if self._ahead is None:
-            question = self._presume(candidates, entries, self._later | self._shrunk)
-            answer = yield from self._ask_with_next(question, candidates)
+            question, then = self._presume(candidates, entries, self._later | self._shrunk, ahead=True)
+            answer = yield from self._ask_with_next(question, candidates, then)
         else:
             (_, question, answer), self._ahead = self._ahead, None
         self._remember(candidates, question, answer)
@@ -257,14 +287,18 @@ class EagerSearch(SlimSearch):
         return len(question.moves)
 
     def _ask_with_next(
-        self, question: TryInsertions, candidates: tuple[Candidate, ...]
+        self, question: TryInsertions, candidates: tuple[Candidate, ...], leaving: list[Expected]
     ) -> Generator[Question, Any, Tried]:
         """Ask about candidates; if all of them will most likely be rejected, also about those that come then."""
         answer: Tried
+        if leaving:
+            answer, changes, fetched = yield Together((question, *_carry_out(leaving, question)))
+            self._note_removed(leaving, changes, fetched)
+            return answer
         if not any(question.keep) and len(question.moves) == len(candidates) and not self._later | self._shrunk:
             then = self.ranking.best_without(candidates)
             if then and not isinstance(then, UnknownRows) and self._entry_is_known:
-                following = self._presume(then, tuple([c.together for c in then]), set())
+                following, _ = self._presume(then, tuple([c.together for c in then]), set())
                 answer, later = yield Together((question, following))
                 self._ahead = (then, following, later)
                 return answer
@@ -277,7 +311,9 @@ class EagerSearch(SlimSearch):
         entries: tuple[int, ...],
         pending: set[int],
         before: tuple[int, ...] = (),
-    ) -> TryInsertions:
+        *,
+        ahead: bool = False,
+    ) -> tuple[TryInsertions, list[Expected]]:
         """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
 
         All stay but those that were rejected before, and those that only another estimate than the exact one proposes.
@@ -311,13 +347,17 @@ class EagerSearch(SlimSearch):
                 break  # it has to be removed before the next candidate is tried
         known = (tuple(moves), tuple(keeps))
         if not any(keeps) or len(moves) < len(candidates):
-            return TryInsertions(*known, before=before, expected=tuple(expected))
+            return TryInsertions(*known, before=before, expected=tuple(expected)), []
         itemsets = [s for s in pending | shrunk if s in self._table.itemsets]
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if usage[s] == 0]))
         removals = sorted([s for s in itemsets if usage[s] > 0], key=lambda s: (usage[s], rank[s]))
-        trials = tuple(removals[: self.MAX_TRIALS]) if self.policy.pruning else ()
-        return TryInsertions(*known, gone, trials, before, tuple(expected), whole=True)
+        then = self._expect_pruning(set(removals), usage, {}) if ahead else []
+        trials = tuple([s for s in removals if not then or s != then[0].slot][: self.MAX_TRIALS])
+        question = TryInsertions(
+            *known, gone, trials if self.policy.pruning else (), before, tuple(expected), whole=True
+        )
+        return question, then
 
     def _expect_insertion(self, candidate: Candidate, slot: int, usage: NDArray[np.int64]) -> Change:
         """Return what a candidate most likely changes: what it did before, or only the joint uses of its parents."""
@@ -344,6 +384,7 @@ class EagerSearch(SlimSearch):
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""
+        yield from self._restore_removed()
         yield from self._restore(question.gone)
         for k in reversed(range(first, len(question.moves))):
             if question.keep[k]:
@@ -356,13 +397,24 @@ class EagerSearch(SlimSearch):
     def _confirm(self, question: TryInsertions, answer: Tried) -> Generator[Question, Any, None]:
         """Take in what was asked for in case that all candidates stay, which they do."""
         if question.gone != self._unused():
+            yield from self._restore_removed()
             yield from self._restore(question.gone)
             return
         for slot in question.gone:
             self._leave(slot, None)
         self._note_trials(dict(zip(question.removals, answer.trials, strict=True)))
+        if self._removed:
+            self._note_trials(self._removed[0].trials)
         kept = [move for move, keep in zip(question.moves, question.keep, strict=True) if keep]
         self.ranking.settle(kept, answer.fetched)
+
+
+def _carry_out(expected: list[Expected], after: TryInsertions | None = None) -> Sequence[TryRemovals | Fetch]:
+    """Ask to carry out removals, and for counts that will be useful then."""
+    if not expected:
+        return ()
+    leaving = tuple([(one.slot, one.change) for one in expected if one.leaves])
+    return TryRemovals(*zip(*expected, strict=True)), Fetch(leaving, after)
 
 
 def _scaled(change: Change, pivot: int, uses: int) -> Change:

@@ -156,6 +156,7 @@ class TryRemovals:
 
     slots: tuple[int, ...]
     gone: tuple[bool, ...] = ()
+    expected: tuple[Change, ...] = ()  # what each most likely changes; sources need not look at it
 
     def put_to(self, source: Source) -> tuple[Change, ...]:
         """Ask."""
@@ -260,7 +261,7 @@ class Restart:
 class Together:
     """Several questions at once: in a federation they are one round."""
 
-    questions: tuple[Support | CoUsages | TryRemovals | TryInsertions, ...]
+    questions: tuple[Support | CoUsages | TryRemovals | TryInsertions | Fetch, ...]
 
     def put_to(self, source: Source) -> tuple[Any, ...]:
         """Ask them one after the other."""
@@ -313,11 +314,23 @@ class TryInsertions:
         return [self.moves[k] for k in kept], [self.expected[k] for k in kept]
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Counts that will be useful if these elements leave, after some insertions or none; see `Tried`."""
+
+    leaving: tuple[tuple[int, Change], ...]
+    insertions: TryInsertions | None = None
+
+    def put_to(self, source: Source) -> tuple[()]:  # noqa: ARG002  # most sources can be asked again at any time
+        """Ask."""
+        return ()
+
+
 Move = Drop | Insert | Restore | Remove | Mark | GoBack | Restart
 MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack, Restart)
 """Moves change the table and have no answer; all other questions have one."""
 
-Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move
+Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Fetch | Together | Move
 
 
 def in_turn(slots: Sequence[int], gone: Sequence[bool]) -> Iterator[tuple[tuple[int, ...], bool]]:

@@ -12,6 +12,7 @@ many. See docs/explanation/decisions/x.md and pair-bounds.md.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from fedslim.secagg.ring import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,16 @@ if TYPE_CHECKING:
     Usages = NDArray[np.int64]
 
 __all__ = ["XMember", "XServer"]
+
+
+@dataclass(slots=True)
+class Then:
+    """The table at some point of a question: its usages, the elements that are new, whether that is known."""
+
+    usages: Usages
+    new: set[int] = field(default_factory=set)
+    holds: bool = True
+
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +163,7 @@ class XServer:
             return None
         asked = self._wants(question)
         if not asked:
-            return self._answer(question, deque())
+            return self._answer(question, deque(), Then(self.search.usages))
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
@@ -161,7 +171,7 @@ class XServer:
                 if reading is None:
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)._replace(slots=None)
             self._ask_again(asked, readings)
-        return self._answer(question, deque(readings))
+        return self._answer(question, deque(readings), Then(self.search.usages))
 
     def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
         """Undo moves whose effect, or anything before it, could not be read: they will be asked for again."""
@@ -205,9 +215,13 @@ class XServer:
                 return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
             case q.CoUsages(slots):
                 return self._ask_rows(slots, self._shape.slots)
-            case q.TryRemovals(slots, gone):
+            case q.TryRemovals(slots, gone, expected):
+                expected = expected or tuple(self.search.now.expect_removals(slots, self.search.usages, gone))
                 parts = [slice(k, k + m.MAX_REMOVALS) for k in range(0, len(slots), m.MAX_REMOVALS)]
-                return [self._ask_removals(slots[part], self.search.usages, gone[part]) for part in parts]
+                return [sizes.ask_removals(slots[part], expected[part], seed, gone[part]) for part in parts]
+            case q.Fetch(leaving, insertions):
+                entering = insertions.kept() if insertions else ((), ())
+                return self._ask_entries(self._ranking.foresee(*entering, leaving=leaving))
         raise AssertionError(question)
 
     def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
@@ -215,22 +229,22 @@ class XServer:
         expected = self.search.now.expect_removals(slots, usages, gone)
         return self._sizes.ask_removals(slots, expected, self._situation.number, gone)
 
-    def _answer(self, question: q.Question, readings: deque[Any]) -> Any:
+    def _answer(self, question: q.Question, readings: deque[Any], then: Then) -> Any:
         """Return the answer to a question from the next readings, which are those of its wants."""
-        usages = self.search.usages
         match question:
             case q.Together(questions):
-                return tuple([self._answer(part, readings) for part in questions])
+                return tuple([self._answer(part, readings, then) for part in questions])
             case q.TryInsertions():
-                return self._tried(question, readings)
+                return self._tried(question, readings, then)
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings)
             case q.TryRemovals(slots, gone):
                 trials = tuple([trial for _ in range(0, len(slots), m.MAX_REMOVALS) for trial in readings.popleft()])
                 for trial, leaves in zip(trials, gone or (False,) * len(slots), strict=True):
-                    after = self._after(trial, usages)
-                    usages = after if leaves else usages
+                    self._follow(trial, then, stays=leaves)
                 return trials
+            case q.Fetch():
+                return _counts_in(readings)
             case q.Supports():
                 *self.supports, self.transactions = readings.popleft().tolist()
                 self._most = max(self.supports, default=0)
@@ -240,37 +254,43 @@ class XServer:
                 return np.array(self.supports, np.int64)
         return readings.popleft()
 
-    def _tried(self, question: q.TryInsertions, readings: deque[Any]) -> q.Tried:
+    def _tried(self, question: q.TryInsertions, readings: deque[Any], then: Then) -> q.Tried:
         """Return what insertions change, from the next readings."""
-        usages = self.search.usages
         before = readings.popleft() if question.before else ()
         for trial in before:
-            self._after(trial, usages)
+            self._follow(trial, then)
         changes = readings.popleft()
-        then, new = usages, set[int]()
         for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
-            after = self._after(change, then, new | {move.slot})
-            if stays:
-                then = after
-                new.add(move.slot)
+            then.new.add(move.slot)
+            self._follow(change, then, stays=stays)
+            if not stays:
+                then.new.remove(move.slot)
         trials = readings.popleft() if question.removals else ()
-        if then[list(question.gone)].any():
-            return q.Tried(before, changes, ())  # they were not gone, so the rest does not hold
+        fetched = _counts_in(readings) if question.whole else ()
+        if then.usages[list(question.gone)].any():
+            then.holds = False  # they were not gone, so the rest does not hold
+            return q.Tried(before, changes, ())
         for trial in trials:
-            self._after(trial, then, new)
-        return q.Tried(before, changes, trials, readings.popleft() if question.whole and readings else ())
+            self._follow(trial, then)
+        return q.Tried(before, changes, trials, fetched)
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
-    def _after(self, change: q.Change, usages: NDArray[np.int64], new: AbstractSet[int] = frozenset()) -> Usages:
-        """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
+    def _follow(self, change: q.Change, then: Then, *, stays: bool = False) -> None:
+        """Check a change, and let it happen if it stays.
+
+        Raise `ProtocolError` if the usages after it are impossible or a slot has no element.
+        """
+        if not then.holds:
+            return
         slots = change.slots
-        then: NDArray[np.int64] = usages.copy()
-        then[slots] += change.won - change.lost
-        dead = any(s not in new and not self.search.now.is_element(s) for s in slots.tolist())
-        if dead or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
+        after: Usages = then.usages.copy()
+        after[slots] += change.won - change.lost
+        dead = any(s not in then.new and not self.search.now.is_element(s) for s in slots.tolist())
+        if dead or (len(slots) and not 0 <= after[slots].min() <= after[slots].max() <= self._most):
             raise ProtocolError(SUMS_CONTRADICT)
-        return then
+        if stays:
+            then.usages = after
 
     def _rows_of(self, slots: tuple[int, ...], readings: deque[Any]) -> tuple[None, ...]:
         """Give the entries of rows to the ranking, which has the whole rows already.
@@ -347,6 +367,11 @@ class XServer:
                 self._put_rows(reading)  # at once: what they have in common with the next ones is known then
             readings.append(reading)
         return readings
+
+
+def _counts_in(readings: deque[Any]) -> list[Fetched]:
+    """Return the next reading if it has entries of rows; none if there were none worth asking for."""
+    return readings.popleft() if readings and isinstance(readings[0], list) else []
 
 
 def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:
