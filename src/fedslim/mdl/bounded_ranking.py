@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fedslim.mdl.kernels.ranking import TableFacts, Totals
     from fedslim.mdl.questions import Change, Insert
 
 ALSO = 0.5
@@ -61,6 +62,11 @@ class RowPlan(NamedTuple):
     kinds: NDArray[np.uint8]
     most: int
     dropped: float
+
+
+def _touched_by(changes: Iterable[tuple[int, Change]], limit: int) -> set[int]:
+    """Return the elements of the table that are touched, without those that enter or leave."""
+    return {slot for pivot, change in changes for slot in change.slots.tolist() if slot < limit and slot != pivot}
 
 
 class BoundedRanking(CandidateRanking):
@@ -189,8 +195,47 @@ class BoundedRanking(CandidateRanking):
         It is presumed that what enters changes what is expected, and nothing else; so are pairs of other elements that
         it touches, and of some `also`. If elements are `leaving` then, only pairs that change by that are returned.
         """
-        usage, limit = self._facts.usage.copy(), self._limit
-        for change in (*changes, *(change for _, change in leaving)):
+        limit, entering = self._limit, [(move.slot, change) for move, change in zip(moves, changes, strict=True)]
+        then, now = self._after([change for _, change in (*entering, *leaving)])
+        expected = self._expected(entering, leaving)
+        new = np.array([move.slot for move in moves], np.int64)
+        parents = np.array([parent for move in moves for parent in move.parents], np.int64)
+        size = self._table.capacity + len(moves)
+        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+        known = (others, counts, self._store, self._facts, then, now)
+        found: dict[int, SlotCounts] = {}
+
+        def note(slot: int, n: int) -> None:
+            order = np.argsort(others[:n], kind="stable")
+            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
+
+        for k, slot in enumerate(new.tolist()):
+            note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
+        if leaving:
+            found.clear()
+            touched = _touched_by(leaving, limit)
+        else:
+            together = [self.known(x, np.array([y], np.int32))[0][0] for x, y in (move.parents for move in moves)]
+            pure = expected.uses == together
+            impure = [one for k, one in enumerate(entering) if len(one[1].slots) > PURE or not pure[k]]
+            touched = {*also, *_touched_by(impure, limit)}
+        turn = np.zeros(limit, np.uint8)
+        turn[list(touched)] = turn[parents] = 2
+        for x, y in [] if leaving else [pair for one in moves for pair in (one.parents, one.parents[::-1])]:
+            if x not in touched:
+                note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
+                turn[x] = 1
+        turn[[slot for slot in parents.tolist() if slot not in touched]] = 1
+        for slot in sorted(touched):
+            if then.usage[slot] > 0:
+                note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
+            turn[slot] = 1
+        return found
+
+    def _after(self, changes: Sequence[Change]) -> tuple[TableFacts, Totals]:
+        """Return the table after these changes."""
+        usage = self._facts.usage.copy()
+        for change in changes:
             usage[change.slots] += change.won - change.lost
         total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
         log_total = log2(total)
@@ -202,52 +247,20 @@ class BoundedRanking(CandidateRanking):
             total_log=total * log_total,
             codes_log=in_use * log_total,
         )
-        then = self._facts._replace(usage=usage)
-        new = np.array([move.slot for move in moves], np.int64)
-        parents = np.array([parent for move in moves for parent in move.parents], np.int64)
-        found: dict[int, SlotCounts] = {}
-        size = self._table.capacity + len(moves)
-        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+        return self._facts._replace(usage=usage), now
 
-        def note(slot: int, n: int) -> None:
-            order = np.argsort(others[:n], kind="stable")
-            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
-
-        shape = (len(moves) + len(leaving), limit)
+    def _expected(
+        self, entering: Sequence[tuple[int, Change]], leaving: Sequence[tuple[int, Change]]
+    ) -> foreseeing.Expected:
+        """Return what elements change by entering and leaving; how far those reach that enter is not known yet."""
+        limit, shape = self._limit, (len(entering) + len(leaving), self._limit)
         expected = foreseeing.Expected(np.zeros(shape[0], np.int64), np.full(shape, -1), np.zeros(shape, np.int64))
-        touched = set(also)
-        pivots = [*((move.slot, change) for move, change in zip(moves, changes, strict=True)), *leaving]
-        for k, (pivot, (slots, lost, won)) in enumerate(pivots):
+        for k, (pivot, (slots, lost, won)) in enumerate((*entering, *leaving)):
             expected.uses[k] = (lost + won)[slots == pivot].sum()
-            old = slots < limit
-            expected.won[k, slots[old]] = won[old]
-            if k >= len(moves):
+            expected.won[k, slots[slots < limit]] = won[slots < limit]
+            if k >= len(entering):
                 expected.reach[k] = self.known(pivot, np.arange(limit, dtype=np.int32))[0]
-            pure = k < len(moves) and len(slots) == PURE and expected.uses[k] == self._together(*moves[k].parents)
-            if not pure and (k >= len(moves) or not leaving):
-                touched.update(slots[old & (slots != pivot)].tolist())
-        known = (others, counts, self._store, self._facts, then, now)
-        for k, slot in enumerate(new.tolist()):
-            note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
-        turn = np.zeros(limit, np.uint8)
-        turn[list(touched)] = 2
-        if leaving:
-            found.clear()
-        else:
-            turn[parents] = 2
-            for move in moves:
-                for x, y in (move.parents, move.parents[::-1]):
-                    if x not in touched:
-                        note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
-                        turn[x] = 1
-        for slot in sorted(touched):
-            if usage[slot] > 0:
-                note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
-            turn[slot] = 1
-        return found
-
-    def _together(self, x: int, y: int) -> int:
-        return int(self.known(x, np.array([y], np.int32))[0][0])
+        return expected
 
     # -- what is known ------------------------------------------------------------------------------------------
 

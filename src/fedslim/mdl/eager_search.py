@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
     Best = tuple[Candidate, ...] | UnknownRows
 
+RARELY, MEMORY = 1 / 8, 16
+"""Counts for the next step are not asked for with the first question of a step if it was enough so rarely, about as
+measured by so many steps. Then a second one is needed anyway, which knows better what to ask for."""
+
+MAX_FOUND = 1 << 12
+"""Most candidates of which it is remembered what they changed."""
+
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -65,6 +72,8 @@ class EagerSearch(SlimSearch):
         self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._removed: deque[RemovedAhead] = deque()  # what is expected to be removed next
         self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
+        self._enough = 1.0  # how often the first question of a step was enough
+        self.fresh: set[int] = set()  # those that were tried in this step
         self._found: dict[tuple[int, int], tuple[int, Change]] = {}  # what candidates changed that did not stay
 
     @property
@@ -103,9 +112,7 @@ class EagerSearch(SlimSearch):
                 yield from self._try_all({one.slot for one in expected})
         return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
 
-    def _ask_removals(
-        self, slots: tuple[int, ...], then: list[Expected], best: Best
-    ) -> Generator[Question, Any, None]:
+    def _ask_removals(self, slots: tuple[int, ...], then: list[Expected], best: Best) -> Generator[Question, Any, None]:
         """Ask what removals would change, then what removals change that are expected, which the sources carry out.
 
         The rows that the next candidates need are asked for as well, as they are before and as they will be.
@@ -136,12 +143,13 @@ class EagerSearch(SlimSearch):
     def _note_trials(self, trials: dict[int, Change]) -> None:
         self._tried |= trials
         self._last |= trials
+        self.fresh.update(trials)
 
     def _expect_pruning(self, pending: set[int], usage: NDArray[np.int64], known: dict[int, Change]) -> list[Expected]:
         """Return the removals that pruning will most likely try after it has tried all; none if none will leave."""
         if self.ranking.width == 1 or not self.policy.pruning:
             return []
-        expected = [self._expect(tuple([s]), usage, known, once=True)[0] for s in pending if s in self._table.itemsets]
+        expected = [self._expect((s,), usage, known, once=True)[0] for s in pending if s in self._table.itemsets]
         then = self._expect(tuple([one.slot for one in expected if one.leaves]), usage, known, once=True)
         return then if any(one.leaves for one in then) else []
 
@@ -238,6 +246,7 @@ class EagerSearch(SlimSearch):
         self._removed.clear()
 
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
+        self.fresh.clear()
         while isinstance(best := self.ranking.best(), UnknownRows):
             yield from self._come_back()
             self.tally.rows += len(best.slots)
@@ -250,6 +259,7 @@ class EagerSearch(SlimSearch):
         self, candidates: tuple[Candidate, ...]
     ) -> Generator[Question, Any, int]:
         """Try candidates in order, until one turns out otherwise than presumed; return how many are done with."""
+        first = not self._touched
         entries = yield from self._ask_entries(candidates)
         if not entries:
             self._fail(candidates[0])
@@ -267,6 +277,7 @@ class EagerSearch(SlimSearch):
             trial = Trial(candidate, move, change, 0.0 if skipped else self._bits_changed(change))
             stays = not skipped and self._pays(trial)
             if stays != keep:
+                self._enough -= self._enough / MEMORY * first
                 yield from self._come_back()
                 yield from self._take_back(question, k if keep else k + 1)
             if stays:
@@ -284,6 +295,8 @@ class EagerSearch(SlimSearch):
             if stays != keep:
                 return k + 1
         yield from self._confirm(question, answer)
+        enough = all(s in self._tried for s in self._later | self._shrunk if s in self._table.itemsets)
+        self._enough += (enough - self._enough) / MEMORY * first
         return len(question.moves)
 
     def _ask_with_next(
@@ -352,10 +365,11 @@ class EagerSearch(SlimSearch):
         rank = self._table.elements.rank
         gone = tuple(sorted([s for s in itemsets if usage[s] == 0]))
         removals = sorted([s for s in itemsets if usage[s] > 0], key=lambda s: (usage[s], rank[s]))
-        then = self._expect_pruning(set(removals), usage, {}) if ahead else []
+        sure = bool(self._touched) or self._enough > RARELY
+        then = self._expect_pruning(set(removals), usage, {}) if ahead and sure else []
         trials = tuple([s for s in removals if not then or s != then[0].slot][: self.MAX_TRIALS])
         question = TryInsertions(
-            *known, gone, trials if self.policy.pruning else (), before, tuple(expected), whole=True
+            *known, gone, trials if self.policy.pruning else (), before, tuple(expected), whole=sure
         )
         return question, then
 
@@ -375,12 +389,16 @@ class EagerSearch(SlimSearch):
 
     def _remember(self, candidates: tuple[Candidate, ...], question: TryInsertions, answer: Tried) -> None:
         """Note what candidates change: they may not stay now, or be undone, and be tried again."""
+        if len(self._found) > MAX_FOUND:
+            self._found.clear()
         new = [move.slot for move in question.moves]
         for candidate, move, (slots, lost, won) in zip(candidates, question.moves, answer.changes, strict=False):
             at = np.where(slots == move.slot, -1, slots)
             keep = ~np.isin(at, new)
             self._found[candidate.x, candidate.y] = candidate.together, Change(at[keep], lost[keep], won[keep])
-        self._last |= dict(zip(question.removals, answer.trials, strict=False))
+        trials = dict(zip(question.removals, answer.trials, strict=False))
+        self._last |= trials
+        self.fresh.update(trials)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""

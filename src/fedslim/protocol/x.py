@@ -189,7 +189,7 @@ class XServer:
                     self._moves += [m.RestoreElement(slot) for slot, leaves in pairs if leaves]
                     readings[k] = None
 
-    def _wants(self, question: q.Question) -> list[Asked]:
+    def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
         """Return what to ask the members for, to answer a question."""
         sizes, seed = self._sizes, self._situation.number
         match question:
@@ -218,18 +218,19 @@ class XServer:
             case q.TryRemovals(slots, gone, expected):
                 expected = expected or tuple(self.search.now.expect_removals(slots, self.search.usages, gone))
                 parts = [slice(k, k + m.MAX_REMOVALS) for k in range(0, len(slots), m.MAX_REMOVALS)]
-                return [sizes.ask_removals(slots[part], expected[part], seed, gone[part]) for part in parts]
+                fresh = self.search.now.fresh
+                return [sizes.ask_removals(slots[part], expected[part], seed, gone[part], fresh) for part in parts]
             case q.Fetch(leaving, insertions):
-                entering = insertions.kept() if insertions else ((), ())
-                return self._ask_entries(self._ranking.foresee(*entering, leaving=leaving))
+                moves, changes = insertions.kept() if insertions else ([], [])
+                return self._ask_entries(self._ranking.foresee(moves, changes, leaving=leaving))
         raise AssertionError(question)
 
     def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
         """Ask what removals would change, at these usages."""
         expected = self.search.now.expect_removals(slots, usages, gone)
-        return self._sizes.ask_removals(slots, expected, self._situation.number, gone)
+        return self._sizes.ask_removals(slots, expected, self._situation.number, gone, self.search.now.fresh)
 
-    def _answer(self, question: q.Question, readings: deque[Any], then: Then) -> Any:
+    def _answer(self, question: q.Question, readings: deque[Any], then: Then) -> Any:  # noqa: PLR0911  # likewise
         """Return the answer to a question from the next readings, which are those of its wants."""
         match question:
             case q.Together(questions):
