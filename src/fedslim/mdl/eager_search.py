@@ -128,9 +128,10 @@ class EagerSearch(SlimSearch):
             self._note_trials(dict(zip(slots, answers.popleft(), strict=True)))
         if then:
             self._note_removed(then, *answers)
+            self._note_trials(self._removed[0].trials)
 
     def _note_removed(self, then: list[Expected], changes: tuple[Change, ...], fetched: Any) -> None:
-        """Note what the sources have carried out."""
+        """Note what the sources have carried out; what they found holds only if all before it is as presumed."""
         trials: dict[int, Change] = {}
         for (slot, leaves, _), change in zip(then, changes, strict=True):
             trials[slot] = change
@@ -138,7 +139,6 @@ class EagerSearch(SlimSearch):
                 self._removed.append(RemovedAhead(trials, slot))
                 trials = {}
         self._removed.append(RemovedAhead(trials, None, fetched))
-        self._note_trials(self._removed[0].trials)
 
     def _note_trials(self, trials: dict[int, Change]) -> None:
         self._tried |= trials

@@ -32,6 +32,7 @@ from fedslim.secagg.ring import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -221,8 +222,8 @@ class XServer:
                 fresh = self.search.now.fresh
                 return [sizes.ask_removals(slots[part], expected[part], seed, gone[part], fresh) for part in parts]
             case q.Fetch(leaving, insertions):
-                moves, changes = insertions.kept() if insertions else ([], [])
-                return self._ask_entries(self._ranking.foresee(moves, changes, leaving=leaving))
+                entering, changes = insertions.kept() if insertions else ([], [])
+                return self._ask_entries(self._ranking.foresee(entering, changes, leaving=leaving))
         raise AssertionError(question)
 
     def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
@@ -278,20 +279,20 @@ class XServer:
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
     def _follow(self, change: q.Change, then: Then, *, stays: bool = False) -> None:
-        """Check a change, and let it happen if it stays.
-
-        Raise `ProtocolError` if the usages after it are impossible or a slot has no element.
-        """
-        if not then.holds:
-            return
-        slots = change.slots
-        after: Usages = then.usages.copy()
-        after[slots] += change.won - change.lost
-        dead = any(s not in then.new and not self.search.now.is_element(s) for s in slots.tolist())
-        if dead or (len(slots) and not 0 <= after[slots].min() <= after[slots].max() <= self._most):
-            raise ProtocolError(SUMS_CONTRADICT)
+        """Check a change, and let it happen if it stays; nothing is checked, or used, once the table is not known."""
+        after = self._after(change, then.usages, then.new) if then.holds else then.usages
         if stays:
             then.usages = after
+
+    def _after(self, change: q.Change, usages: NDArray[np.int64], new: AbstractSet[int] = frozenset()) -> Usages:
+        """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
+        slots = change.slots
+        then: NDArray[np.int64] = usages.copy()
+        then[slots] += change.won - change.lost
+        dead = any(s not in new and not self.search.now.is_element(s) for s in slots.tolist())
+        if dead or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
+            raise ProtocolError(SUMS_CONTRADICT)
+        return then
 
     def _rows_of(self, slots: tuple[int, ...], readings: deque[Any]) -> tuple[None, ...]:
         """Give the entries of rows to the ranking, which has the whole rows already.
