@@ -37,6 +37,9 @@ FIRST_PLACES = 1 << 4
 """Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
 
 
+FIRST_FORESEEN = -3
+"""The version of the first table that is foreseen; the next ones are below it."""
+
 PURE = 3
 """A pure change touches a new element and its two parents."""
 
@@ -75,7 +78,7 @@ class BoundedRanking(CandidateRanking):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         capacity = self._table.capacity
-        self._foreseen = -2
+        self._foreseen = FIRST_FORESEEN + 1
         self._store = PairStore(
             np.empty((FIRST_PLACES, 4), np.int32),
             np.empty((FIRST_PLACES, int(bounds.CHUNK)), np.int32),
@@ -209,6 +212,8 @@ class BoundedRanking(CandidateRanking):
             order = np.argsort(others[:n], kind="stable")
             found[slot] = SlotCounts(others[:n][order], counts[:n][order])
 
+        if self._foreseen == FIRST_FORESEEN:  # so that it is compiled with any data
+            foreseeing.foresee_touched(0, np.zeros(limit, np.uint8), limit, 0.0, *known, expected)
         for k, slot in enumerate(new.tolist()):
             note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
         if leaving:
