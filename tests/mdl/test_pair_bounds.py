@@ -17,7 +17,7 @@ from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
 from fedslim.mdl.objective import EXACT, log2_table
 from fedslim.mdl.policy import Policy
-from fedslim.mdl.questions import Change, CoUsages, SlotCounts, Together, TryInsertions
+from fedslim.mdl.questions import Change, CoUsages, Fetch, SlotCounts, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.table import WorkingTable
 from fedslim.secagg.ring import Fields
@@ -47,11 +47,12 @@ class Frugal:
                 return tuple(self.answer(part) for part in parts)
             case CoUsages(slots):
                 return tuple(self.row(slot) for slot in slots)
-            case TryInsertions(moves, keep, uses=uses) if uses:
-                ranking = self.search.ranking
-                moves = [move for move, stays in zip(moves, keep, strict=True) if stays]
-                ahead = ranking.foresee(moves, uses)
+            case TryInsertions(whole=True):
+                ahead = self.search.ranking.foresee(*question.kept(), self.search.touched)
                 return question.put_to(self.state)._replace(fetched=self.fetch(ahead))
+            case Fetch(leaving, insertions):
+                entering = insertions.kept() if insertions else ((), ())
+                return self.fetch(self.search.ranking.foresee(*entering, leaving=leaving))
         return question.put_to(self.state)
 
     def fetch(self, rows):

@@ -22,11 +22,12 @@ from fedslim.mdl.questions import SlotCounts
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
+    from fedslim.mdl.kernels.ranking import TableFacts, Totals
     from fedslim.mdl.questions import Change, Insert
 
 ALSO = 0.5
@@ -34,6 +35,13 @@ ALSO = 0.5
 
 FIRST_PLACES = 1 << 4
 """Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
+
+
+FIRST_FORESEEN = -3
+"""The version of the first table that is foreseen; the next ones are below it."""
+
+PURE = 3
+"""A pure change touches a new element and its two parents."""
 
 
 class Fetched(NamedTuple):
@@ -59,13 +67,18 @@ class RowPlan(NamedTuple):
     dropped: float
 
 
+def _touched_by(changes: Iterable[tuple[int, Change]], limit: int) -> set[int]:
+    """Return the elements of the table that are touched, without those that enter or leave."""
+    return {slot for pivot, change in changes for slot in change.slots.tolist() if slot < limit and slot != pivot}
+
+
 class BoundedRanking(CandidateRanking):
     """See `CandidateRanking`; rows are put together from what is known about pairs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         capacity = self._table.capacity
-        self._foreseen = -2
+        self._foreseen = FIRST_FORESEEN + 1
         self._store = PairStore(
             np.empty((FIRST_PLACES, 4), np.int32),
             np.empty((FIRST_PLACES, int(bounds.CHUNK)), np.int32),
@@ -173,15 +186,62 @@ class BoundedRanking(CandidateRanking):
         )
         return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
 
-    def foresee(self, moves: Sequence[Insert], together: Sequence[int]) -> dict[int, SlotCounts]:
+    def foresee(
+        self,
+        moves: Sequence[Insert],
+        changes: Sequence[Change],
+        also: Iterable[int] = (),
+        leaving: Sequence[tuple[int, Change]] = (),
+    ) -> dict[int, SlotCounts]:
         """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
 
-        It is presumed that each takes the joint uses of its parents and that nothing else changes.
+        It is presumed that what enters changes what is expected, and nothing else; so are pairs of other elements that
+        it touches, and of some `also`. If elements are `leaving` then, only pairs that change by that are returned.
         """
+        limit, entering = self._limit, [(move.slot, change) for move, change in zip(moves, changes, strict=True)]
+        then, now = self._after([change for _, change in (*entering, *leaving)])
+        expected = self._expected(entering, leaving)
+        new = np.array([move.slot for move in moves], np.int64)
+        parents = np.array([parent for move in moves for parent in move.parents], np.int64)
+        size = self._table.capacity + len(moves)
+        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+        known = (others, counts, self._store, self._facts, then, now)
+        found: dict[int, SlotCounts] = {}
+
+        def note(slot: int, n: int) -> None:
+            order = np.argsort(others[:n], kind="stable")
+            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
+
+        if self._foreseen == FIRST_FORESEEN:  # so that it is compiled with any data
+            foreseeing.foresee_touched(0, np.zeros(limit, np.uint8), limit, 0.0, *known, expected)
+        for k, slot in enumerate(new.tolist()):
+            note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
+        if leaving:
+            found.clear()
+            touched = _touched_by(leaving, limit)
+        else:
+            together = [self.known(x, np.array([y], np.int32))[0][0] for x, y in (move.parents for move in moves)]
+            pure = expected.uses == together
+            impure = [one for k, one in enumerate(entering) if len(one[1].slots) > PURE or not pure[k]]
+            touched = {*also, *_touched_by(impure, limit)}
+        turn = np.zeros(limit, np.uint8)
+        turn[list(touched)] = turn[parents] = 2
+        for x, y in [] if leaving else [pair for one in moves for pair in (one.parents, one.parents[::-1])]:
+            if x not in touched:
+                note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
+                turn[x] = 1
+        turn[[slot for slot in parents.tolist() if slot not in touched]] = 1
+        for slot in sorted(touched):
+            if then.usage[slot] > 0:
+                note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
+            turn[slot] = 1
+        return found
+
+    def _after(self, changes: Sequence[Change]) -> tuple[TableFacts, Totals]:
+        """Return the table after these changes."""
         usage = self._facts.usage.copy()
-        for move, uses in zip(moves, together, strict=True):
-            usage[list(move.parents)] -= uses
-            usage[move.slot] = uses
+        for change in changes:
+            usage[change.slots] += change.won - change.lost
         total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
         log_total = log2(total)
         self._foreseen -= 1  # not the version of any table: the logarithms that are kept are of other totals
@@ -192,27 +252,20 @@ class BoundedRanking(CandidateRanking):
             total_log=total * log_total,
             codes_log=in_use * log_total,
         )
-        then = self._facts._replace(usage=usage)
-        new = np.array([move.slot for move in moves], np.int64)
-        parents = np.array([parent for move in moves for parent in move.parents], np.int64)
-        found: dict[int, SlotCounts] = {}
-        size = self._table.capacity + len(moves)
-        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
+        return self._facts._replace(usage=usage), now
 
-        def note(slot: int, n: int) -> None:
-            order = np.argsort(others[:n], kind="stable")
-            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
-
-        known = (others, counts, self._store, self._facts, then, now)
-        for k, slot in enumerate(new.tolist()):
-            note(slot, foreseeing.foresee(new, parents, k, self._limit, 0.0, *known))
-        turn = np.zeros(self._limit, np.uint8)
-        turn[parents] = 2
-        for move in moves:
-            for x, y in (move.parents, move.parents[::-1]):
-                note(x, foreseeing.foresee_parent(x, y, turn, self._limit, 0.0, *known))
-                turn[x] = 1
-        return found
+    def _expected(
+        self, entering: Sequence[tuple[int, Change]], leaving: Sequence[tuple[int, Change]]
+    ) -> foreseeing.Expected:
+        """Return what elements change by entering and leaving; how far those reach that enter is not known yet."""
+        limit, shape = self._limit, (len(entering) + len(leaving), self._limit)
+        expected = foreseeing.Expected(np.zeros(shape[0], np.int64), np.full(shape, -1), np.zeros(shape, np.int64))
+        for k, (pivot, (slots, lost, won)) in enumerate((*entering, *leaving)):
+            expected.uses[k] = (lost + won)[slots == pivot].sum()
+            expected.won[k, slots[slots < limit]] = won[slots < limit]
+            if k >= len(entering):
+                expected.reach[k] = self.known(pivot, np.arange(limit, dtype=np.int32))[0]
+        return expected
 
     # -- what is known ------------------------------------------------------------------------------------------
 

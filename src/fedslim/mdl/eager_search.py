@@ -14,13 +14,13 @@ import numpy as np
 from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import EXACT, standard_length
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import Change, CoUsages, Remove, Restore, Together, TryInsertions, TryRemovals
+from fedslim.mdl.questions import Change, CoUsages, Fetch, Remove, Restore, Together, TryInsertions, TryRemovals
 from fedslim.mdl.ranking import UnknownRows
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
     Best = tuple[Candidate, ...] | UnknownRows
 
+RARELY, MEMORY = 1 / 8, 16
+"""Counts for the next step are not asked for with the first question of a step if it was enough so rarely, about as
+measured by so many steps. Then a second one is needed anyway, which knows better what to ask for."""
+
+MAX_FOUND = 1 << 12
+"""Most candidates of which it is remembered what they changed."""
+
 NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -38,6 +45,15 @@ class RemovedAhead(NamedTuple):
 
     trials: dict[int, Change]
     slot: int | None
+    fetched: Any = ()  # counts after all of them
+
+
+class Expected(NamedTuple):
+    """A removal that will be tried, whether it will most likely be carried out, and what it most likely changes."""
+
+    slot: int
+    leaves: bool
+    change: Change
 
 
 class EagerSearch(SlimSearch):
@@ -56,11 +72,21 @@ class EagerSearch(SlimSearch):
         self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._removed: deque[RemovedAhead] = deque()  # what is expected to be removed next
         self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
+        self._enough = 1.0  # how often the first question of a step was enough
+        self.fresh: set[int] = set()  # those that were tried in this step
+        self._found: dict[tuple[int, int], tuple[int, Change]] = {}  # what candidates changed that did not stay
+
+    @property
+    def touched(self) -> set[int]:
+        """The elements whose covers changed in this step."""
+        return self._touched
 
     # -- pruning ------------------------------------------------------------------------------------------------
 
     def _prune(self, pending: set[int], *, forced_only: bool, once: bool = False) -> Generator[Question, Any, int]:
         removed = yield from super()._prune(pending, forced_only=forced_only, once=once)
+        if self._removed and self._removed[0].slot is None:
+            self.ranking.settle((), self._removed[0].fetched)
         yield from self._restore_removed()
         return removed
 
@@ -70,8 +96,8 @@ class EagerSearch(SlimSearch):
             yield from self._come_back()
             best = self.ranking.best()
             if not (yield from self._go_ahead(unknown, best)):
-                answer = yield from self._ask_with_rows(TryRemovals(unknown), best)
-                self._note_trials(dict(zip(unknown, answer, strict=True)))
+                then = self._expect_pruning(slots, self._usage, self._tried)
+                yield from self._ask_removals(tuple([s for s in unknown if not then or s != then[0].slot]), then, best)
 
     def _try_removals(self, queue: tuple[int, ...], *, once: bool) -> Generator[Question, Any, tuple[Change, ...]]:
         """See `SlimSearch`. If some are expected to be carried out, the sources do that, and try others after them."""
@@ -79,48 +105,67 @@ class EagerSearch(SlimSearch):
             self._note_trials(self._removed[0].trials)
         if queue[0] not in self._tried:
             yield from self._come_back()
-            expected = self._expect(queue, once=once)
-            slots, gone = tuple([slot for slot, _ in expected]), tuple([leaves for _, leaves in expected])
-            if any(gone):
-                answer = yield from self._ask_with_rows(TryRemovals(slots, gone), self.ranking.best())
-                trials: dict[int, Change] = {}
-                for slot, leaves, change in zip(slots, gone, answer, strict=True):
-                    trials[slot] = change
-                    if leaves:
-                        self._removed.append(RemovedAhead(trials, slot))
-                        trials = {}
-                self._removed.append(RemovedAhead(trials, None))
-                self._note_trials(self._removed[0].trials)
+            expected = self._expect(queue, self._usage, self._tried, once=once)
+            if any(one.leaves for one in expected):
+                yield from self._ask_removals((), expected, self.ranking.best())
             else:
-                yield from self._try_all(set(slots))
+                yield from self._try_all({one.slot for one in expected})
         return tuple([self._tried[s] for s in takewhile(self._tried.__contains__, queue)])
 
-    def _ask_with_rows(self, trials: TryRemovals, best: Best) -> Generator[Question, Any, tuple[Change, ...]]:
-        """Ask what removals would change, together with the rows that the next candidates need if there are none."""
-        answer: tuple[Change, ...]
+    def _ask_removals(self, slots: tuple[int, ...], then: list[Expected], best: Best) -> Generator[Question, Any, None]:
+        """Ask what removals would change, then what removals change that are expected, which the sources carry out.
+
+        The rows that the next candidates need are asked for as well, as they are before and as they will be.
+        """
+        questions: list[CoUsages | TryRemovals | Fetch] = [TryRemovals(slots)] if slots else []
         if isinstance(best, UnknownRows):
             self.tally.rows += len(best.slots)
-            counts, answer = yield Together((CoUsages(best.slots), trials))
-            self.ranking.learn(best.slots, counts)
-        else:
-            answer = yield trials
-        return answer
+            questions.insert(0, CoUsages(best.slots))
+        answers = deque((yield Together((*questions, *_carry_out(then)))))
+        if isinstance(best, UnknownRows):
+            self.ranking.learn(best.slots, answers.popleft())
+        if slots:
+            self._note_trials(dict(zip(slots, answers.popleft(), strict=True)))
+        if then:
+            self._note_removed(then, *answers)
+            self._note_trials(self._removed[0].trials)
+
+    def _note_removed(self, then: list[Expected], changes: tuple[Change, ...], fetched: Any) -> None:
+        """Note what the sources have carried out; what they found holds only if all before it is as presumed."""
+        trials: dict[int, Change] = {}
+        for (slot, leaves, _), change in zip(then, changes, strict=True):
+            trials[slot] = change
+            if leaves:
+                self._removed.append(RemovedAhead(trials, slot))
+                trials = {}
+        self._removed.append(RemovedAhead(trials, None, fetched))
 
     def _note_trials(self, trials: dict[int, Change]) -> None:
         self._tried |= trials
         self._last |= trials
+        self.fresh.update(trials)
 
-    def _expect(self, queue: tuple[int, ...], *, once: bool) -> list[tuple[int, bool]]:
+    def _expect_pruning(self, pending: set[int], usage: NDArray[np.int64], known: dict[int, Change]) -> list[Expected]:
+        """Return the removals that pruning will most likely try after it has tried all; none if none will leave."""
+        if self.ranking.width == 1 or not self.policy.pruning:
+            return []
+        expected = [self._expect((s,), usage, known, once=True)[0] for s in pending if s in self._table.itemsets]
+        then = self._expect(tuple([one.slot for one in expected if one.leaves]), usage, known, once=True)
+        return then if any(one.leaves for one in then) else []
+
+    def _expect(
+        self, queue: tuple[int, ...], usage: NDArray[np.int64], known: dict[int, Change], *, once: bool
+    ) -> list[Expected]:
         """Return the removals that will be tried, in order, and which of them will most likely be carried out.
 
         What is known about the first ones need not be asked. What was found about the others before gives a hint.
         """
-        usage, rank, least = self._usage.copy(), self._table.elements.rank, self.policy.min_count
-        pending, expected, same = set(queue), list[tuple[int, bool]](), True
+        usage, rank, least = usage.copy(), self._table.elements.rank, self.policy.min_count
+        pending, expected, same = set(queue), list[Expected](), True
         while pending and len(expected) < self.MAX_TRIALS:
             slot = min(pending, key=lambda s: (usage[s], rank[s]))
             pending.remove(slot)
-            change = self._tried.get(slot, NOTHING) if same else NOTHING
+            change = known.get(slot, NOTHING) if same else NOTHING
             if change is NOTHING:
                 change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
             net = change.won - change.lost
@@ -128,8 +173,7 @@ class EagerSearch(SlimSearch):
             possible = then.min(initial=0) >= 0 and then.max(initial=0) < len(self._log2)
             bits = self._bits_changed(change, usage) if possible else 0.0
             gone = bool(possible and (bits < 0 or usage[slot] < least))
-            if gone or not same or slot not in self._tried:
-                expected.append((slot, gone))
+            expected.append(Expected(slot, gone, change))
             if gone:
                 same = False
                 usage[change.slots] = then
@@ -137,23 +181,16 @@ class EagerSearch(SlimSearch):
                 if not once:
                     pending |= {s for s in shrunk if usage[s]}
                 unused = sorted([s for s in shrunk if not usage[s]])
-                expected += [(s, True) for s in unused]
+                expected += [Expected(s, True, NOTHING) for s in unused]
                 pending -= set(unused)
         return expected
 
-    def expect_insertions(self, question: TryInsertions) -> tuple[list[Change], NDArray[np.int64]]:
+    def expect_insertions(self, question: TryInsertions) -> tuple[Sequence[Change], NDArray[np.int64]]:
         """Return what insertions will most likely change, and the usages after that."""
-        changes, usages = [], self._usage.copy()
-        for move, keep in zip(question.moves, question.keep, strict=True):
-            if move.is_again:
-                changes.append(NOTHING)
-                continue
-            slots = np.array([*move.parents, move.slot], np.int32)
-            uses = move.entry if self.policy.order == "usage" else 0
-            change = Change(slots, np.array([uses, uses, 0]), np.array([0, 0, uses]))
-            changes.append(change)
+        changes, usages = question.expected or (NOTHING,) * len(question.moves), self._usage.copy()
+        for keep, change in zip(question.keep, changes, strict=True):
             if keep:
-                usages[slots] += change.won - change.lost
+                usages[change.slots] += change.won - change.lost
         return changes, usages
 
     def expect_removals(
@@ -191,7 +228,7 @@ class EagerSearch(SlimSearch):
         """
         if isinstance(best, UnknownRows) or not best or not self._entry_is_known:
             return False
-        question = self._presume(best, tuple([c.together for c in best]), self._later, removals)
+        question, _ = self._presume(best, tuple([c.together for c in best]), self._later, removals)
         answer = yield question
         self._note_trials(dict(zip(removals, answer.before, strict=True)))
         self._ahead = (best, question, answer)
@@ -209,6 +246,7 @@ class EagerSearch(SlimSearch):
         self._removed.clear()
 
     def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
+        self.fresh.clear()
         while isinstance(best := self.ranking.best(), UnknownRows):
             yield from self._come_back()
             self.tally.rows += len(best.slots)
@@ -221,15 +259,17 @@ class EagerSearch(SlimSearch):
         self, candidates: tuple[Candidate, ...]
     ) -> Generator[Question, Any, int]:
         """Try candidates in order, until one turns out otherwise than presumed; return how many are done with."""
+        first = not self._touched
         entries = yield from self._ask_entries(candidates)
         if not entries:
             self._fail(candidates[0])
             return 1
         if self._ahead is None:
-            question = self._presume(candidates, entries, self._later | self._shrunk)
-            answer = yield from self._ask_with_next(question, candidates)
+            question, then = self._presume(candidates, entries, self._later | self._shrunk, ahead=True)
+            answer = yield from self._ask_with_next(question, candidates, then)
         else:
             (_, question, answer), self._ahead = self._ahead, None
+        self._remember(candidates, question, answer)
         for k, (move, keep, change) in enumerate(zip(question.moves, question.keep, answer.changes, strict=True)):
             candidate = candidates[k]
             skipped = bool({candidate.x, candidate.y} & self._touched)
@@ -237,6 +277,7 @@ class EagerSearch(SlimSearch):
             trial = Trial(candidate, move, change, 0.0 if skipped else self._bits_changed(change))
             stays = not skipped and self._pays(trial)
             if stays != keep:
+                self._enough -= self._enough / MEMORY * first
                 yield from self._come_back()
                 yield from self._take_back(question, k if keep else k + 1)
             if stays:
@@ -254,17 +295,23 @@ class EagerSearch(SlimSearch):
             if stays != keep:
                 return k + 1
         yield from self._confirm(question, answer)
+        enough = all(s in self._tried for s in self._later | self._shrunk if s in self._table.itemsets)
+        self._enough += (enough - self._enough) / MEMORY * first
         return len(question.moves)
 
     def _ask_with_next(
-        self, question: TryInsertions, candidates: tuple[Candidate, ...]
+        self, question: TryInsertions, candidates: tuple[Candidate, ...], leaving: list[Expected]
     ) -> Generator[Question, Any, Tried]:
         """Ask about candidates; if all of them will most likely be rejected, also about those that come then."""
         answer: Tried
+        if leaving:
+            answer, changes, fetched = yield Together((question, *_carry_out(leaving, question)))
+            self._note_removed(leaving, changes, fetched)
+            return answer
         if not any(question.keep) and len(question.moves) == len(candidates) and not self._later | self._shrunk:
             then = self.ranking.best_without(candidates)
             if then and not isinstance(then, UnknownRows) and self._entry_is_known:
-                following = self._presume(then, tuple([c.together for c in then]), set())
+                following, _ = self._presume(then, tuple([c.together for c in then]), set())
                 answer, later = yield Together((question, following))
                 self._ahead = (then, following, later)
                 return answer
@@ -277,43 +324,85 @@ class EagerSearch(SlimSearch):
         entries: tuple[int, ...],
         pending: set[int],
         before: tuple[int, ...] = (),
-    ) -> TryInsertions:
+        *,
+        ahead: bool = False,
+    ) -> tuple[TryInsertions, list[Expected]]:
         """Ask what candidates change; insert those that are presumed to stay, and ask what comes next.
 
         All stay but those that were rejected before, and those that only another estimate than the exact one proposes.
         Each takes from its two parents as much usage as estimated, and nothing else changes.
         """
-        expected = self.ranking.charge == EXACT
-        slots = iter(self._table.free_slots(len(entries) + 1))
+        free = self._table.free_slots(len(entries) + 1)
+        self._reserve(max(free))
+        slots = iter(free)
         slot = next(slots)
+        usage, touched, shrunk = self._usage.copy(), set[int](), set[int]()
         moves: list[Insert] = []
         keeps: list[bool] = []
-        left: dict[int, int] = {}
-        uses: list[int] = []
+        expected: list[Change] = []
         for candidate, entry in zip(candidates, entries, strict=False):
-            parents = (candidate.x, candidate.y)
             moves.append(self._move(slot, candidate, entry))
-            keeps.append(keep := expected and not self.ranking.was_rejected(candidate))
+            change = self._expect_insertion(candidate, slot, usage)
+            expected.append(change)
+            keep = self.ranking.charge == EXACT and not self.ranking.was_rejected(candidate)
+            keeps.append(
+                keep := keep and not {candidate.x, candidate.y} & touched and self._bits_changed(change, usage) < 0
+            )
             if not keep:
                 continue
+            net = change.won - change.lost
+            usage[change.slots] += net
+            touched.update(change.slots.tolist())
+            shrunk.update(change.slots[net < 0].tolist())
             slot = next(slots)
-            uses.append(candidate.together)
-            after = {s: int(self._usage[s]) - candidate.together for s in parents}
-            left |= after
-            if any(0 < u < self.policy.min_count and s in self._table.itemsets for s, u in after.items()):
+            rare = change.slots[(usage[change.slots] > 0) & (usage[change.slots] < self.policy.min_count)]
+            if any(s in self._table.itemsets for s in rare.tolist()):
                 break  # it has to be removed before the next candidate is tried
-        if not uses or len(moves) < len(candidates):
-            return TryInsertions(tuple(moves), tuple(keeps), before=before)
-        left = {s: int(self._usage[s]) for s in pending} | left
-        itemsets = [s for s in left if s in self._table.itemsets]
+        known = (tuple(moves), tuple(keeps))
+        if not any(keeps) or len(moves) < len(candidates):
+            return TryInsertions(*known, before=before, expected=tuple(expected)), []
+        itemsets = [s for s in pending | shrunk if s in self._table.itemsets]
         rank = self._table.elements.rank
-        gone = tuple(sorted([s for s in itemsets if left[s] == 0]))
-        removals = sorted([s for s in itemsets if left[s] > 0], key=lambda s: (left[s], rank[s]))
-        trials = tuple(removals[: self.MAX_TRIALS]) if self.policy.pruning else ()
-        return TryInsertions(tuple(moves), tuple(keeps), gone, trials, tuple(uses), before)
+        gone = tuple(sorted([s for s in itemsets if usage[s] == 0]))
+        removals = sorted([s for s in itemsets if usage[s] > 0], key=lambda s: (usage[s], rank[s]))
+        sure = bool(self._touched) or self._enough > RARELY
+        then = self._expect_pruning(set(removals), usage, {}) if ahead and sure else []
+        trials = tuple([s for s in removals if not then or s != then[0].slot][: self.MAX_TRIALS])
+        question = TryInsertions(
+            *known, gone, trials if self.policy.pruning else (), before, tuple(expected), whole=sure
+        )
+        return question, then
+
+    def _expect_insertion(self, candidate: Candidate, slot: int, usage: NDArray[np.int64]) -> Change:
+        """Return what a candidate most likely changes: what it did before, or only the joint uses of its parents."""
+        uses = candidate.together
+        found = self._found.get((candidate.x, candidate.y))
+        if found is None:
+            return Change(
+                np.array([candidate.x, candidate.y, slot], np.int32), np.array([uses, uses, 0]), np.array([0, 0, uses])
+            )
+        before, (slots, lost, won) = found
+        alive = (slots < 0) | (usage[slots] > 0)
+        slots, lost, won = slots[alive], lost[alive] * uses // before, won[alive] * uses // before
+        slots = np.where(slots < 0, slot, slots).astype(np.int32)
+        return Change(slots, np.minimum(lost, usage[slots]), np.minimum(won, len(self._log2) - 1 - usage[slots]))
+
+    def _remember(self, candidates: tuple[Candidate, ...], question: TryInsertions, answer: Tried) -> None:
+        """Note what candidates change: they may not stay now, or be undone, and be tried again."""
+        if len(self._found) > MAX_FOUND:
+            self._found.clear()
+        new = [move.slot for move in question.moves]
+        for candidate, move, (slots, lost, won) in zip(candidates, question.moves, answer.changes, strict=False):
+            at = np.where(slots == move.slot, -1, slots)
+            keep = ~np.isin(at, new)
+            self._found[candidate.x, candidate.y] = candidate.together, Change(at[keep], lost[keep], won[keep])
+        trials = dict(zip(question.removals, answer.trials, strict=False))
+        self._last |= trials
+        self.fresh.update(trials)
 
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""
+        yield from self._restore_removed()
         yield from self._restore(question.gone)
         for k in reversed(range(first, len(question.moves))):
             if question.keep[k]:
@@ -326,13 +415,24 @@ class EagerSearch(SlimSearch):
     def _confirm(self, question: TryInsertions, answer: Tried) -> Generator[Question, Any, None]:
         """Take in what was asked for in case that all candidates stay, which they do."""
         if question.gone != self._unused():
+            yield from self._restore_removed()
             yield from self._restore(question.gone)
             return
         for slot in question.gone:
             self._leave(slot, None)
         self._note_trials(dict(zip(question.removals, answer.trials, strict=True)))
+        if self._removed:
+            self._note_trials(self._removed[0].trials)
         kept = [move for move, keep in zip(question.moves, question.keep, strict=True) if keep]
         self.ranking.settle(kept, answer.fetched)
+
+
+def _carry_out(expected: list[Expected], after: TryInsertions | None = None) -> Sequence[TryRemovals | Fetch]:
+    """Ask to carry out removals, and for counts that will be useful then."""
+    if not expected:
+        return ()
+    leaving = tuple([(one.slot, one.change) for one in expected if one.leaves])
+    return TryRemovals(*zip(*expected, strict=True)), Fetch(leaving, after)
 
 
 def _scaled(change: Change, pivot: int, uses: int) -> Change:

@@ -156,6 +156,7 @@ class TryRemovals:
 
     slots: tuple[int, ...]
     gone: tuple[bool, ...] = ()
+    expected: tuple[Change, ...] = ()  # what each most likely changes; sources need not look at it
 
     def put_to(self, source: Source) -> tuple[Change, ...]:
         """Ask."""
@@ -260,7 +261,7 @@ class Restart:
 class Together:
     """Several questions at once: in a federation they are one round."""
 
-    questions: tuple[Support | CoUsages | TryRemovals | TryInsertions, ...]
+    questions: tuple[Support | CoUsages | TryRemovals | TryInsertions | Fetch, ...]
 
     def put_to(self, source: Source) -> tuple[Any, ...]:
         """Ask them one after the other."""
@@ -292,8 +293,9 @@ class TryInsertions:
     keep: tuple[bool, ...]
     gone: tuple[int, ...] = ()
     removals: tuple[int, ...] = ()
-    uses: tuple[int, ...] = ()  # the presumed usage of each itemset, if these are all candidates of a step
     before: tuple[int, ...] = ()  # removals to try first: it is presumed that none of them is carried out
+    expected: tuple[Change, ...] = ()  # what each most likely changes; sources need not look at it
+    whole: bool = False  # whether these are all candidates of a step: then counts may be fetched for the next one
 
     def put_to(self, source: Source) -> Tried:
         """Ask."""
@@ -306,12 +308,29 @@ class TryInsertions:
             source.remove(slot)
         return Tried(before, tuple(changes), source.try_removals(self.removals))
 
+    def kept(self) -> tuple[list[Insert], list[Change]]:
+        """Return the insertions that are presumed to stay, and what they are expected to change."""
+        kept = [k for k, keep in enumerate(self.keep) if keep]
+        return [self.moves[k] for k in kept], [self.expected[k] for k in kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Counts that will be useful if these elements leave, after some insertions or none; see `Tried`."""
+
+    leaving: tuple[tuple[int, Change], ...]
+    insertions: TryInsertions | None = None
+
+    def put_to(self, source: Source) -> tuple[()]:  # noqa: ARG002  # most sources can be asked again at any time
+        """Ask."""
+        return ()
+
 
 Move = Drop | Insert | Restore | Remove | Mark | GoBack | Restart
 MOVES = (Drop, Insert, Restore, Remove, Mark, GoBack, Restart)
 """Moves change the table and have no answer; all other questions have one."""
 
-Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Together | Move
+Question = TryInsertions | Supports | Support | CoUsages | TryRemovals | Fetch | Together | Move
 
 
 def in_turn(slots: Sequence[int], gone: Sequence[bool]) -> Iterator[tuple[tuple[int, ...], bool]]:

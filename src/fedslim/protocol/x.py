@@ -12,6 +12,7 @@ many. See docs/explanation/decisions/x.md and pair-bounds.md.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,16 @@ if TYPE_CHECKING:
     Usages = NDArray[np.int64]
 
 __all__ = ["XMember", "XServer"]
+
+
+@dataclass(slots=True)
+class Then:
+    """The table at some point of a question: its usages, the elements that are new, whether that is known."""
+
+    usages: Usages
+    new: set[int] = field(default_factory=set)
+    holds: bool = True
+
 
 # -- the server ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +164,7 @@ class XServer:
             return None
         asked = self._wants(question)
         if not asked:
-            return self._answer(question, deque())
+            return self._answer(question, deque(), Then(self.search.usages))
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
@@ -161,7 +172,7 @@ class XServer:
                 if reading is None:
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)._replace(slots=None)
             self._ask_again(asked, readings)
-        return self._answer(question, deque(readings))
+        return self._answer(question, deque(readings), Then(self.search.usages))
 
     def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
         """Undo moves whose effect, or anything before it, could not be read: they will be asked for again."""
@@ -179,13 +190,13 @@ class XServer:
                     self._moves += [m.RestoreElement(slot) for slot, leaves in pairs if leaves]
                     readings[k] = None
 
-    def _wants(self, question: q.Question) -> list[Asked]:
+    def _wants(self, question: q.Question) -> list[Asked]:  # noqa: PLR0911  # one for each kind of question
         """Return what to ask the members for, to answer a question."""
         sizes, seed = self._sizes, self._situation.number
         match question:
             case q.Together(questions):
                 return [asked for part in questions for asked in self._wants(part)]
-            case q.TryInsertions(moves, keep, _, removals, uses):
+            case q.TryInsertions(moves, keep, _, removals):
                 kept = [move for move, stays in zip(moves, keep, strict=True) if stays]
                 slots = self._shape.slots
                 parents = [self._parents(move) for move in moves]
@@ -196,7 +207,7 @@ class XServer:
                 before = [self._ask_removals(question.before, usages)._replace(slots=slots)] if question.before else []
                 expected, usages = self.search.now.expect_insertions(question)
                 trials = [self._ask_removals(removals, usages)] if removals else []
-                ahead = self._ahead(kept, uses) if uses else []
+                ahead = self._ahead(question) if question.whole else []
                 insertions = sizes.ask_insertions(question, parents, expected, seed)._replace(slots=slots)
                 return [*before, insertions, *trials, *ahead]
             case q.Supports():
@@ -205,32 +216,37 @@ class XServer:
                 return [Asked(m.WantUnionSupport(parents, bits_for(self.transactions)), (self.transactions,))]
             case q.CoUsages(slots):
                 return self._ask_rows(slots, self._shape.slots)
-            case q.TryRemovals(slots, gone):
+            case q.TryRemovals(slots, gone, expected):
+                expected = expected or tuple(self.search.now.expect_removals(slots, self.search.usages, gone))
                 parts = [slice(k, k + m.MAX_REMOVALS) for k in range(0, len(slots), m.MAX_REMOVALS)]
-                return [self._ask_removals(slots[part], self.search.usages, gone[part]) for part in parts]
+                fresh = self.search.now.fresh
+                return [sizes.ask_removals(slots[part], expected[part], seed, gone[part], fresh) for part in parts]
+            case q.Fetch(leaving, insertions):
+                entering, changes = insertions.kept() if insertions else ([], [])
+                return self._ask_entries(self._ranking.foresee(entering, changes, leaving=leaving))
         raise AssertionError(question)
 
     def _ask_removals(self, slots: tuple[int, ...], usages: Usages, gone: tuple[bool, ...] = ()) -> Asked:
         """Ask what removals would change, at these usages."""
         expected = self.search.now.expect_removals(slots, usages, gone)
-        return self._sizes.ask_removals(slots, expected, self._situation.number, gone)
+        return self._sizes.ask_removals(slots, expected, self._situation.number, gone, self.search.now.fresh)
 
-    def _answer(self, question: q.Question, readings: deque[Any]) -> Any:
+    def _answer(self, question: q.Question, readings: deque[Any], then: Then) -> Any:  # noqa: PLR0911  # likewise
         """Return the answer to a question from the next readings, which are those of its wants."""
-        usages = self.search.usages
         match question:
             case q.Together(questions):
-                return tuple([self._answer(part, readings) for part in questions])
+                return tuple([self._answer(part, readings, then) for part in questions])
             case q.TryInsertions():
-                return self._tried(question, readings)
+                return self._tried(question, readings, then)
             case q.CoUsages(slots):
                 return self._rows_of(slots, readings)
             case q.TryRemovals(slots, gone):
                 trials = tuple([trial for _ in range(0, len(slots), m.MAX_REMOVALS) for trial in readings.popleft()])
                 for trial, leaves in zip(trials, gone or (False,) * len(slots), strict=True):
-                    after = self._after(trial, usages)
-                    usages = after if leaves else usages
+                    self._follow(trial, then, stays=leaves)
                 return trials
+            case q.Fetch():
+                return _counts_in(readings)
             case q.Supports():
                 *self.supports, self.transactions = readings.popleft().tolist()
                 self._most = max(self.supports, default=0)
@@ -240,27 +256,33 @@ class XServer:
                 return np.array(self.supports, np.int64)
         return readings.popleft()
 
-    def _tried(self, question: q.TryInsertions, readings: deque[Any]) -> q.Tried:
+    def _tried(self, question: q.TryInsertions, readings: deque[Any], then: Then) -> q.Tried:
         """Return what insertions change, from the next readings."""
-        usages = self.search.usages
         before = readings.popleft() if question.before else ()
         for trial in before:
-            self._after(trial, usages)
+            self._follow(trial, then)
         changes = readings.popleft()
-        then, new = usages, set[int]()
         for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
-            after = self._after(change, then, new | {move.slot})
-            if stays:
-                then = after
-                new.add(move.slot)
+            then.new.add(move.slot)
+            self._follow(change, then, stays=stays)
+            if not stays:
+                then.new.remove(move.slot)
         trials = readings.popleft() if question.removals else ()
-        if then[list(question.gone)].any():
-            return q.Tried(before, changes, ())  # they were not gone, so the rest does not hold
+        fetched = _counts_in(readings) if question.whole else ()
+        if then.usages[list(question.gone)].any():
+            then.holds = False  # they were not gone, so the rest does not hold
+            return q.Tried(before, changes, ())
         for trial in trials:
-            self._after(trial, then, new)
-        return q.Tried(before, changes, trials, readings.popleft() if question.uses and readings else ())
+            self._follow(trial, then)
+        return q.Tried(before, changes, trials, fetched)
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
+
+    def _follow(self, change: q.Change, then: Then, *, stays: bool = False) -> None:
+        """Check a change, and let it happen if it stays; nothing is checked, or used, once the table is not known."""
+        after = self._after(change, then.usages, then.new) if then.holds else then.usages
+        if stays:
+            then.usages = after
 
     def _after(self, change: q.Change, usages: NDArray[np.int64], new: AbstractSet[int] = frozenset()) -> Usages:
         """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
@@ -305,9 +327,9 @@ class XServer:
         asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
         return [*asked, *self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})]
 
-    def _ahead(self, moves: Sequence[q.Insert], uses: Sequence[int]) -> list[Asked]:
+    def _ahead(self, question: q.TryInsertions) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""
-        return self._ask_entries(self._ranking.foresee(moves, uses))
+        return self._ask_entries(self._ranking.foresee(*question.kept(), self.search.now.touched))
 
     @staticmethod
     def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
@@ -347,6 +369,11 @@ class XServer:
                 self._put_rows(reading)  # at once: what they have in common with the next ones is known then
             readings.append(reading)
         return readings
+
+
+def _counts_in(readings: deque[Any]) -> list[Fetched]:
+    """Return the next reading if it has entries of rows; none if there were none worth asking for."""
+    return readings.popleft() if readings and isinstance(readings[0], list) else []
 
 
 def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:

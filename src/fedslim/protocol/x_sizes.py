@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from fedslim.errors import ProtocolError
+from fedslim.mdl.bounded_ranking import PURE
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT
 from fedslim.protocol.x_queries import bits_for, sketch_of
@@ -18,7 +19,7 @@ from fedslim.secagg import Sketch
 from fedslim.secagg.ring import words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from fedslim.mdl import questions as q
     from fedslim.protocol.x_queries import Shape
@@ -88,9 +89,13 @@ class Sizes:
 
     def __init__(self) -> None:
         # Itemsets that were rejected before change much more than others; nothing is expected of a first trial removal.
-        self._insertion = {True: Guess(2.0), False: Guess(20.0)}
+        # What was tried before in the same step is expected to change more than its parents, and mostly does.
+        self._insertion = {
+            (keep, pure): Guess(2.0 if keep else 20.0) for keep in (True, False) for pure in (True, False)
+        }
         self._again = Guess(20.0)  # nothing is expected of itemsets that enter again
-        self._removal: dict[int, Guess] = {}  # by the bits of the number of slots that are expected to change
+        # By the bits of the number of slots that are expected to change, and whether that is from the same step.
+        self._removal: dict[tuple[int, bool], Guess] = {}
         self.wide = False  # whether counts may be too large for cells of one word
         self._rows: dict[int, Guess] = {}  # entries of rows that are not known before, by the bits of their usage
 
@@ -103,19 +108,25 @@ class Sizes:
             for move, named, keep in zip(question.moves, parents, question.keep, strict=True)
         ]
         guesses = [
-            self._again if move.is_again else self._insertion[keep]
-            for move, keep in zip(question.moves, question.keep, strict=True)
+            self._again if move.is_again else self._insertion[keep, len(change.slots) <= PURE]
+            for move, keep, change in zip(question.moves, question.keep, expected, strict=True)
         ]
         entries = entries_of(guesses)
         want = m.WantInsertions(new, list(question.gone), _cells_for(entries), seed, self.wide)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)
 
     def ask_removals(
-        self, slots: tuple[int, ...], expected: Sequence[q.Change], seed: int, gone: tuple[bool, ...] = ()
+        self,
+        slots: tuple[int, ...],
+        expected: Sequence[q.Change],
+        seed: int,
+        gone: tuple[bool, ...] = (),
+        fresh: Collection[int] = (),
     ) -> Asked:
-        """Ask what each of several removals would change."""
+        """Ask what each of several removals would change; what is expected of `fresh` ones is from the same step."""
         lengths = [len(change.slots) for change in expected]
-        guesses = [self._removal.setdefault(n.bit_length(), Guess(2.0 + n / 2)) for n in lengths]
+        keys = [(n.bit_length(), slot in fresh) for n, slot in zip(lengths, slots, strict=True)]
+        guesses = [self._removal.setdefault(key, Guess(2.0 + n / 2)) for n, key in zip(lengths, keys, strict=True)]
         entries = entries_of(guesses)
         want = m.WantRemovals(list(slots), _cells_for(entries), seed, gone, self.wide)
         return Asked(want, entries=entries, expected=expected, guesses=guesses)
