@@ -210,9 +210,9 @@ def test_a_site_that_dies_is_named_and_the_best_so_far_is_kept(tmp_path, hospita
 
 def test_a_site_that_was_out_of_reach_comes_back_and_nothing_is_lost(tmp_path, hospitals, native, logged):
     sites = Sites(tmp_path, hospitals, timeouts_grace=60)
-    sites.meddle["west"] = after(30, lambda frame, answer, late: gone() if late <= 2 else answer(frame))
+    sites.meddle["west"] = after(20, lambda frame, answer, late: gone() if late <= 2 else answer(frame))
     sites.meddle["south"] = after(
-        50, lambda frame, answer, late: (answer(frame), gone())[1] if late == 1 else answer(frame)
+        35, lambda frame, answer, late: (answer(frame), gone())[1] if late == 1 else answer(frame)
     )
     sites.run()
     assert sites.table() == native["x"].table

@@ -316,5 +316,5 @@ def status_line(found: dict[str, Any], digits: int = 0) -> str:
     percent = "" if found["L_percent"] is None else f", L% {found['L_percent']:.{digits}f}"
     traffic = f"{size(found['bytes_up'])} up, {size(found['bytes_down'])} down"
     awaited = ", ".join(found["waiting_for"]) or "nobody"
-    reached = "preparing" if found["variant"] == "prepare" else f"{count(found['itemsets'], 'itemset')}{percent}"
+    reached = "preparing" if found.get("variant") == "prepare" else f"{count(found['itemsets'], 'itemset')}{percent}"
     return f"round {found['rounds']}: {reached}, {traffic}; waiting for {awaited}"
