@@ -60,6 +60,8 @@ class Frugal:
         rows = {slot: row for slot, row in rows.items() if len(row.slots)}
         if not rows:
             return []
+        asked = {*rows, *(other for row in rows.values() for other in row.slots.tolist())}
+        assert {s for s in asked if s >= self.state.table.n_items} <= self.state.table.itemsets.keys()
         widths = [np.array([max(1, int(bound).bit_length()) for bound in row.counts]) for row in rows.values()]
         truth = np.concatenate([self.counts(slot)[row.slots] for slot, row in rows.items()])
         fields = Fields(np.concatenate(widths).astype(np.uint8))

@@ -232,7 +232,7 @@ class BoundedRanking(CandidateRanking):
                 turn[x] = 1
         turn[[slot for slot in parents.tolist() if slot not in touched]] = 1
         for slot in sorted(touched):
-            if then.usage[slot] > 0:
+            if min(then.usage[slot], self._facts.usage[slot]) > 0:  # it may have left since that was found
                 note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
             turn[slot] = 1
         return found
