@@ -15,6 +15,8 @@ from hashlib import shake_256
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.algorithm1.pairs import FEW_PAIRS, PairLedger
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
@@ -37,6 +39,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
+from fedslim.secagg import Sketch
 
 if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
@@ -260,8 +263,12 @@ def _warm_up(variant: str) -> None:
         {name: MemberInput(database, members, settings, secret, agreed) for name in members},
         entropy=entropy_of(0),
     ).run()
-    if variant != "x":
-        PairLedger(1).need_room(FEW_PAIRS + 1)  # compiles what only larger data use
+    # Compile what only larger data use.
+    if variant == "x":
+        sketch = Sketch.for_entries(1, 9)
+        sketch.put(np.zeros(sketch.words, np.uint64), np.zeros(1, np.int32), np.ones(1, np.int64))
+    else:
+        PairLedger(1).need_room(FEW_PAIRS + 1)
 
 
 # -- while it runs ---------------------------------------------------------------------------------------------------
