@@ -200,6 +200,7 @@ class BoundedRanking(CandidateRanking):
         """
         limit, entering = self._limit, [(move.slot, change) for move, change in zip(moves, changes, strict=True)]
         then, now = self._after([change for _, change in (*entering, *leaving)])
+        then.usage[[slot for slot, _ in leaving]] = 0  # whatever is expected of those that leave later
         expected = self._expected(entering, leaving)
         new = np.array([move.slot for move in moves], np.int64)
         parents = np.array([parent for move in moves for parent in move.parents], np.int64)

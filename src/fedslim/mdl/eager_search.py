@@ -168,6 +168,8 @@ class EagerSearch(SlimSearch):
             change = known.get(slot, NOTHING) if same else NOTHING
             if change is NOTHING:
                 change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
+                # What has left since that was found, or is expected to leave before, wins nothing any more.
+                change = change.among((change.slots < self._table.n_items) | (usage[change.slots] > 0))
             net = change.won - change.lost
             then = usage[change.slots] + net
             possible = then.min(initial=0) >= 0 and then.max(initial=0) < len(self._log2)

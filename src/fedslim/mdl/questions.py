@@ -41,6 +41,10 @@ class Change(NamedTuple):
     lost: Counts
     won: Counts
 
+    def among(self, chosen: NDArray[np.bool_]) -> Change:
+        """Return the change of some of the slots."""
+        return Change(self.slots[chosen], self.lost[chosen], self.won[chosen])
+
 
 class Changes(NamedTuple):
     """What each of several trials changes, one after the other: the slots of trial r end before ends[r]."""
