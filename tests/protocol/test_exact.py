@@ -411,7 +411,7 @@ def test_a_run_that_is_stopped_at_any_round_has_a_table_that_may_be_published(se
     named = of_numbers(parts, n_items)
     _, converged, seen = recorded(named, "x", min_count=least, min_members_with=members)
     last = max(ask.round for ask in seen.messages("down", "Ask") if not isinstance(ask.wants[0], m.WantFinal))
-    assert last > 10
+    assert last > 8
     for stop in range(1, last + 1):
         _, outcome, _ = recorded(named, "x", min_count=least, min_members_with=members, max_rounds=stop)
         assert outcome.ending == "out of rounds"
