@@ -143,14 +143,15 @@ def test_a_simulation_is_watched_and_reported(watch, started):
 
 @pytest.mark.slow
 def test_a_member_that_is_killed_and_comes_back_is_seen(watch, tmp_path):
-    parts = dict(zip(("north", "south", "west"), iid(load("accidents-like:4000"), 3).parts, strict=True))
+    parts = dict(zip(("north", "south", "west"), iid(load("accidents-like:9000"), 3).parts, strict=True))
     loopback = Loopback.make(tmp_path, parts)
     try:
         server = loopback.start_server("--live")
-        north = loopback.start_member("north", "--live")
-        south, west = (loopback.start_member(name, "--no-compare") for name in ("south", "west"))
         tab = watch(printed_address(lambda: loopback.said("server")))
+        north = loopback.start_member("north", "--live")
         own = watch(printed_address(lambda: loopback.said("north")))
+        south, west = (loopback.start_member(name, "--no-compare") for name in ("south", "west"))
+        tab.bring_to_front()  # pages in the background draw nothing
         tab.locator("#compression .curve").wait_for()
         south.kill()
         tab.locator("#members tr", has_text="south").locator(".badge.no").wait_for()
@@ -162,6 +163,7 @@ def test_a_member_that_is_killed_and_comes_back_is_seen(watch, tmp_path):
         tab.locator("#members .badge.no").wait_for(state="detached")
         grows(tab, before)
         assert "3 members" in becomes_report(tab)
+        own.bring_to_front()
         assert "Alone, north finds" in becomes_report(own)
         assert [process.wait(PATIENCE) for process in (server, north, south, west)] == [0, 0, 0, 0]
     finally:
