@@ -84,7 +84,7 @@ def test_a_stop_ends_helpers_with_their_best_tables(with_helpers, start):
     stop = Stop()
     crew = with_helpers(2, stop)
     before = carry_out(Greedy(Policy(), start), DB, Stop()).bits
-    threading.Timer(1.0, stop.ask).start()
+    threading.Timer(3.0, stop.ask).start()
     outcomes = crew.carry_out(segments(start, 10**9))
     assert len(outcomes) == 2
     assert all(o.bits < before and o.iterations > 0 and not o.result.converged for o in outcomes)

@@ -132,7 +132,7 @@ def test_the_runs_of_a_classifier_are_watched_and_reported(watch, started):
 
 
 def test_a_simulation_is_watched_and_reported(watch, started):
-    process, address = started("simulate", "accidents-like:5000", "--members", "3")
+    process, address = started("simulate", "accidents-like:8000", "--members", "3", "--no-compare")
     tab = watch(address)
     grows(tab)
     assert tab.locator("#members tbody tr").count() == 3
