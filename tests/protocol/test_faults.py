@@ -17,7 +17,7 @@ from fedslim.secagg import Ring
 @pytest.mark.parametrize("variant", ["x", "sa", "so"])
 def test_a_run_with_faults_ends_like_one_without(calm, variant, seed):
     federation = Weather(variant, seed)
-    assert federation.run(often=0.03) >= 3
+    assert federation.run(often=0.05 if variant == "x" else 0.03) >= 3  # x has the fewest rounds
     assert federation.outcome == calm[variant]
     assert federation.server.rounds == len(federation.rounds)
     assert {member.received.ending for member in federation.members.values()} == {"converged"}

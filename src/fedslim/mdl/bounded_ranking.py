@@ -149,7 +149,7 @@ class BoundedRanking(CandidateRanking):
             if lacking := {s for s in found.slots if not self._put_together(s, found.above)}:
                 low = found.above * ALSO
                 unknown = [s for s in self._unknown(low) if s in lacking or not self._put_together(s, low)]
-                return UnknownRows(tuple(unknown), low)
+                return UnknownRows(tuple(unknown), low, self._best_known()[0])
         return found
 
     def _put_together(self, slot: int, above: float) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import EXACT, standard_length
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import Change, CoUsages, Fetch, Remove, Restore, Together, TryInsertions, TryRemovals
+from fedslim.mdl.questions import Change, CoUsages, Fetch, Remove, Restore, Together, Tried, TryInsertions, TryRemovals
 from fedslim.mdl.ranking import UnknownRows
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Insert, Question, Tried
+    from fedslim.mdl.questions import Insert, Question
     from fedslim.mdl.ranking import Candidate, CandidateRanking
 
     Best = tuple[Candidate, ...] | UnknownRows
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 RARELY, MEMORY = 1 / 8, 16
 """Counts for the next step are not asked for with the first question of a step if it was enough so rarely, about as
 measured by so many steps. Then a second one is needed anyway, which knows better what to ask for."""
+
+FEW = 2
+"""If no more rows are missing than this for each candidate of a step, those that seem to be next mostly are."""
 
 MAX_FOUND = 1 << 12
 """Most candidates of which it is remembered what they changed."""
@@ -95,7 +98,7 @@ class EagerSearch(SlimSearch):
         while unknown := tuple(sorted([s for s in slots if s not in self._tried])[: self.MAX_TRIALS]):
             yield from self._come_back()
             best = self.ranking.best()
-            if not (yield from self._go_ahead(unknown, best)):
+            if isinstance(best, UnknownRows) or not (yield from self._go_ahead(best, unknown)):
                 then = self._expect_pruning(slots, self._usage, self._tried)
                 yield from self._ask_removals(tuple([s for s in unknown if not then or s != then[0].slot]), then, best)
 
@@ -119,11 +122,10 @@ class EagerSearch(SlimSearch):
         """
         questions: list[CoUsages | TryRemovals | Fetch] = [TryRemovals(slots)] if slots else []
         if isinstance(best, UnknownRows):
-            self.tally.rows += len(best.slots)
             questions.insert(0, CoUsages(best.slots))
         answers = deque((yield Together((*questions, *_carry_out(then)))))
         if isinstance(best, UnknownRows):
-            self.ranking.learn(best.slots, answers.popleft())
+            self._learn_rows(best, answers.popleft())
         if slots:
             self._note_trials(dict(zip(slots, answers.popleft(), strict=True)))
         if then:
@@ -223,18 +225,30 @@ class EagerSearch(SlimSearch):
 
     # -- the next candidates ------------------------------------------------------------------------------------
 
-    def _go_ahead(self, removals: tuple[int, ...], best: Best) -> Generator[Question, Any, bool]:
+    def _go_ahead(self, best: Best, removals: tuple[int, ...] = ()) -> Generator[Question, Any, bool]:
         """Ask about the next candidates together with removals that come before them, and are expected to fail.
 
-        Return False, and ask nothing, if it is not known which candidates are next.
+        If rows are missing, ask for them, and about the candidates that seem to be next. Return False, and ask nothing,
+        if too much is missing.
         """
-        if isinstance(best, UnknownRows) or not best or not self._entry_is_known:
+        lacking = len(best.slots) if isinstance(best, UnknownRows) else 0
+        candidates = best.known if isinstance(best, UnknownRows) else best
+        if not candidates or not self._entry_is_known or lacking > FEW * self.ranking.width:
             return False
-        question, _ = self._presume(best, tuple([c.together for c in best]), self._later, removals)
-        answer = yield question
+        question, _ = self._presume(candidates, tuple([c.together for c in candidates]), self._later, removals)
+        if isinstance(best, UnknownRows):
+            question = _only(question, len(candidates))
+            rows, answer = yield Together((CoUsages(best.slots), question))
+            self._learn_rows(best, rows)
+        else:
+            answer = yield question
         self._note_trials(dict(zip(removals, answer.before, strict=True)))
-        self._ahead = (best, question, answer)
+        self._ahead = (candidates, question, answer)
         return True
+
+    def _learn_rows(self, unknown: UnknownRows, rows: Any) -> None:
+        self.tally.rows += len(unknown.slots)
+        self.ranking.learn(unknown.slots, rows)
 
     def _come_back(self) -> Generator[Question, Any, None]:
         """Undo what the sources have done ahead, since something else comes first."""
@@ -251,11 +265,22 @@ class EagerSearch(SlimSearch):
         self.fresh.clear()
         while isinstance(best := self.ranking.best(), UnknownRows):
             yield from self._come_back()
-            self.tally.rows += len(best.slots)
-            self.ranking.learn(best.slots, (yield CoUsages(best.slots)))
-        if self._ahead is not None and self._ahead[0] != best:
-            yield from self._come_back()
+            if not (yield from self._go_ahead(best)):
+                self._learn_rows(best, (yield CoUsages(best.slots)))
+        if self._ahead is not None:
+            yield from self._keep_common(best)
         return best
+
+    def _keep_common(self, best: tuple[Candidate, ...]) -> Generator[Question, Any, None]:
+        """Undo what was done ahead from the first candidate on that is not next after all."""
+        assert self._ahead is not None  # noqa: S101
+        seemed, question, answer = self._ahead
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(seemed, best, strict=False))))
+        if same == 0:
+            yield from self._come_back()
+        elif len(seemed) > same or len(best) > same:
+            yield from self._take_back(question, same)
+            self._ahead = (best, _only(question, same), Tried((), answer.changes[:same], ()))
 
     def _try(  # noqa: C901  # a case for each way to turn out
         self, candidates: tuple[Candidate, ...]
@@ -435,6 +460,11 @@ def _carry_out(expected: list[Expected], after: TryInsertions | None = None) -> 
         return ()
     leaving = tuple([(one.slot, one.change) for one in expected if one.leaves])
     return TryRemovals(*zip(*expected, strict=True)), Fetch(leaving, after)
+
+
+def _only(question: TryInsertions, first: int) -> TryInsertions:
+    """Return the question without what comes before and after the first insertions."""
+    return TryInsertions(question.moves[:first], question.keep[:first], expected=question.expected[:first])
 
 
 def _scaled(change: Change, pivot: int, uses: int) -> Change:

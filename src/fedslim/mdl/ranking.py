@@ -57,6 +57,7 @@ class UnknownRows:
 
     slots: tuple[int, ...]
     above: float  # pairs with lower gains do not matter
+    known: tuple[Candidate, ...] = ()  # the best candidates of all other rows, from rankings that look at them
 
 
 class CandidateRanking:
@@ -118,6 +119,12 @@ class CandidateRanking:
 
         They are the first `width` of those among the best `LOOK · width`; the first has the highest gain of all.
         """
+        best, above = self._best_known()
+        unknown = self._unknown(above)
+        return UnknownRows(unknown, above) if unknown else best
+
+    def _best_known(self) -> tuple[tuple[Candidate, ...], float]:
+        """Return the best candidates in the rows that are known, and the gain below which nothing matters."""
         half = 1 << max(self._limit - 1, 1).bit_length()
         if len(self._tree) < 2 * half:
             self._tree = np.zeros(2 * half, np.int32)
@@ -126,10 +133,8 @@ class CandidateRanking:
             self._choice = _empty_choice(self._table.capacity, width)
         choice = self._choice
         n, above = ranking.choose(self._limit, width, LOOK * width, self._tree, choice, self._known)
-        if unknown := self._unknown(above):
-            return UnknownRows(unknown, above)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
-        return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)])
+        return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)]), above
 
     def _unknown(self, above: float) -> tuple[int, ...]:
         """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""

@@ -24,8 +24,9 @@ MAX_PLAIN = 1 << 27
 SMALL = 1 << 16
 """Generous bound in bytes for a message without vectors and ids."""
 
-STORED, FAST = 0, 1
-"""Compression levels of zlib. What is masked or sealed looks random: compressing it takes time and saves nothing."""
+STORED, LEVEL = 0, 6
+"""Compression levels of zlib. What is masked or sealed looks random: compressing it takes time and saves nothing. The
+rest is mostly small numbers, for which zlib has the strategy that is called filtered."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_member = msgspec.msgpack.Decoder(FromMember)
@@ -42,7 +43,8 @@ class Frame(NamedTuple):
 def to_bytes(message: Message) -> Frame:
     """Encode a message as a frame."""
     plain = _encoder.encode(message)
-    packed = zlib.compress(plain, STORED if isinstance(message, (Masked, Labels)) else FAST)
+    packer = zlib.compressobj(STORED if isinstance(message, (Masked, Labels)) else LEVEL, strategy=zlib.Z_FILTERED)
+    packed = packer.compress(plain) + packer.flush()
     if len(packed) > MAX_FRAME or len(plain) > MAX_PLAIN:
         raise FrameError(
             f"a {type(message).__name__} message has {len(plain)} bytes, {len(packed)} compressed, but at most "

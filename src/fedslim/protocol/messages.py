@@ -20,7 +20,7 @@ from fedslim.protocol.wire_types import Piece
 from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
 from fedslim.protocol.wire_types import refused as refused  # noqa: PLC0414  # `m.refused`
 
-PROTOCOL = 8
+PROTOCOL = 9
 """The protocol version, raised whenever an old peer would misunderstand a new one."""
 
 ROUNDS_TO_FINISH = 16

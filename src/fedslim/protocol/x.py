@@ -325,7 +325,8 @@ class XServer:
         whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
         usages = self.search.usages[list(whole)].tolist()
         asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
-        return [*asked, *self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})]
+        asked += self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})
+        return [one._replace(slots=length) for one in asked]
 
     def _ahead(self, question: q.TryInsertions) -> list[Asked]:
         """Ask for the counts of new elements that will matter if they stay."""

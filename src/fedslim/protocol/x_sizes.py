@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedslim.mdl import questions as q
     from fedslim.protocol.x_queries import Shape
 
-SPREADS = 2.0
+SPREADS = 2.25
 """How many standard deviations a sketch has room for."""
 
 MEMORY = 64

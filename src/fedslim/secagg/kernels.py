@@ -10,8 +10,9 @@ import numpy as np
 from fedslim._jit import inlined, njit
 
 WORD = np.int64(64)
-TABLES = np.int64(3)
-"""Each entry of a sketch is in one cell of each table."""
+TABLES = np.int64(4)
+"""Each entry of a sketch is in one cell of each table. With three tables two of a hundred entries too often share all
+their cells; four need fewer cells in all for the few hundred entries that are usual."""
 
 ID_BITS = np.uint64(24)
 NARROW_BITS = np.uint64(20)
@@ -95,8 +96,8 @@ def _value(words: np.ndarray, cell: int, size: int) -> np.uint64:
 
 @inlined
 def _cell(hashed: np.uint64, table: int, per_table: int) -> int:
-    part = np.int64((hashed >> np.uint64(21 * table)) & np.uint64(0x1FFFFF))
-    return table * per_table + part % per_table
+    turned = (hashed >> np.uint64(16 * table)) | (hashed << np.uint64((64 - 16 * table) % 64))
+    return table * per_table + np.int64(((turned >> np.uint64(32)) * np.uint64(per_table)) >> np.uint64(32))
 
 
 @inlined

@@ -125,7 +125,7 @@ NARROW = (1 << (int(kernels.NARROW_BITS) - 1)) - 1
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Three tables of cells, and two check words for the whole.
+    """Four tables of cells, and two check words for the whole.
 
     For long vectors whose sum has few entries: it takes few words, and reveals the entries of the sum and nothing else,
     not even their positions at a member. A sketch is a linear function of the vector, so the sum of sketches is the
@@ -147,7 +147,7 @@ class Sketch:
     @classmethod
     def for_entries(cls, entries: int, universe: int, *, seed: int = 0, wide: bool = False) -> Sketch:
         """Return a sketch that can almost always decode this many entries."""
-        return cls(min(11 * entries // 20 + 6, 9 * entries // 20 + 30), universe, seed, wide)
+        return cls(17 * entries // 50 + 5, universe, seed, wide)
 
     @property
     def words(self) -> int:
