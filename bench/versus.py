@@ -1,10 +1,11 @@
-"""Compare X of these sources with X of another checkout: rounds, bytes and CPU time.
+"""Compare X of these sources with X of another checkout: rounds, bytes and CPU time, and CPU time of one place.
 
     git worktree add /tmp/before COMMIT
     .venv/bin/python bench/versus.py /tmp/before --sets adult,mushroom --members 10,128
 
 Each measurement has its own process. The two versions alternate, and take turns to go first, so that changes in the
-speed of the machine affect both. CPU time is that of the server and all members; the best of several runs.
+speed of the machine affect both. CPU time is that of the server and all members, or of mining all data in one place
+with one thread; the best of several runs.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ import json, sys, time
 from fedslim.data import load
 from fedslim.data.partition import iid
 from fedslim.federated.simulation import prepare, simulate
+from fedslim.mdl.mining import mine
 name, members, repeat, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
-parts = iid(load(name), members, seed=0)
+database = load(name)
+parts = iid(database, members, seed=0)
 prepare("x")
+mine(load("encounters"))
+began = time.process_time()
+mine(database, threads=1)
+alone = time.process_time() - began
 best = None
 for _ in range(repeat):
     began = time.process_time()
@@ -33,7 +40,7 @@ for _ in range(repeat):
     took = time.process_time() - began
     best = took if best is None else min(best, took)
 traffic = run.communication
-figures = {"rounds": traffic.rounds, "bytes": traffic.bytes_total, "cpu": best, "itemsets": len(run.table)}
+figures = {"rounds": traffic.rounds, "bytes": traffic.bytes_total, "cpu": best, "alone": alone}
 print(json.dumps(figures | {"L": run.table.compression.L_percent}))
 """
 
@@ -58,7 +65,7 @@ def main() -> None:
     parser.add_argument("--options", default="{}", help="options of `simulate` for these sources only, as JSON")
     chosen = parser.parse_args()
     os.environ.setdefault("FEDSLIM_DATA", str(HERE.parent / "shared" / "data"))
-    print("| data | members | rounds | bytes | CPU s | L% |\n|---|---:|---:|---:|---:|---:|")
+    print("| data | members | rounds | bytes | CPU s | one place, CPU s | L% |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in chosen.sets.split(","):
         for members in map(int, chosen.members.split(",")):
             runs: dict[str, list[dict[str, float]]] = {"before": [], "after": []}
@@ -71,6 +78,7 @@ def main() -> None:
                 f"{old['rounds']:,.0f} → {new['rounds']:,.0f} ({new['rounds'] - old['rounds']:+.0f})",
                 f"{old['bytes']:,.0f} → {new['bytes']:,.0f} ({100 * (new['bytes'] / old['bytes'] - 1):+.2f} %)",
                 f"{old['cpu']:.2f} → {new['cpu']:.2f} ({100 * (new['cpu'] / old['cpu'] - 1):+.1f} %)",
+                " → ".join(f"{min(run['alone'] for run in runs[which]):.3f}" for which in ("before", "after")),
                 f"{old['L']:.2f} → {new['L']:.2f}",
             ]
             print(f"| {name} | {members} | {' | '.join(cells)} |", flush=True)
