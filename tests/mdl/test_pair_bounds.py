@@ -231,3 +231,20 @@ def test_pairs_that_were_forgotten_are_not_taken_for_zero_when_an_element_return
     ranking.welcome_back(3, birth)
     usages[3] = 5
     assert ranking.known(2, np.array([3], np.int32))[0].tolist() == [5]
+
+
+def test_what_has_left_is_neither_expected_nor_asked_for():
+    """Earlier trials may name elements that have left since; members would refuse a question about them."""
+    frugal = Frugal(database(*cascading(5)), Policy(width=4))
+    frugal.run()
+    search, ranking = frugal.search, frugal.search.ranking
+    gone, there = sorted(search._table.itemsets)[:2]
+    search._apply(frugal.state.try_removals((gone,))[0], 0.0, gone)
+    search._leave(gone, None)
+    rows = ranking.foresee((), (), also={gone, there})
+    assert there in rows
+    assert gone not in {*rows, *(other for row in rows.values() for other in row.slots.tolist())}
+    uses = int(search.usages[there])
+    search._last[there] = Change(np.array([there, gone], np.int32), np.array([uses, 0]), np.array([0, uses]))
+    (expected,) = search._expect((there,), search.usages, {}, once=True)
+    assert expected.change.slots.tolist() == [there]
