@@ -34,8 +34,7 @@ from fedslim.cli.console.output import forgiving_streams, let_go_of_stdout, prin
 from fedslim.errors import FedslimError
 
 DEBUG = "--debug"
-COMPLETE = "_FEDSLIM_COMPLETE"
-"""Set by the scripts of --show-completion when the shell asks for completions."""
+COMPLETE = "_FEDSLIM_COMPLETE"  # set by the scripts of --show-completion when the shell asks for completions
 
 app = typer.Typer(
     name="fedslim",

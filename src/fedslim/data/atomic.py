@@ -6,14 +6,12 @@ import gzip
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from fedslim.errors import DataError, WriteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRIVATE = 0o600  # permissions of a file that only its owner may read
 

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from fedslim.data.columns import Column, EncodedTable, number_transactions, pool
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table, find_long, tell_long
+from fedslim.data.encoding import (
+    ITEMS,
+    Choices,
+    Encoding,
+    TableSchema,
+    check_no_choices,
+    encode_table,
+    find_long,
+    tell_long,
+)
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.guessing import long_by_name
 from fedslim.data.readers import is_source, load, read_table
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
     "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, an Arrow table or stream, "

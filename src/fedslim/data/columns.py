@@ -9,25 +9,22 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import number_label
 from fedslim.data.parsing import decimal_mark, is_code, parse_number, unwritable, value_text
 from fedslim.errors import DataError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
-    Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
-    Make = Callable[[str], Any]  # a builder of a column, from its name
+Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
+Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
+Make = Callable[[str], Any]  # a builder of a column, from its name
 
 MISSING = -1  # code of a missing cell, which yields no item
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])

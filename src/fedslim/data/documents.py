@@ -6,18 +6,15 @@ FILES.decode(data, path, _File)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from fedslim.data.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedslim.errors import FedslimError
+from fedslim.errors import FedslimError
 
 Content = TypeVar("Content")
 

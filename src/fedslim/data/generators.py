@@ -7,28 +7,23 @@ of a larger one, and scaling can be measured on data of one kind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.database import ItemArray, TransactionDatabase
 from fedslim.data.store import did_you_mean
 from fedslim.errors import DataError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # the length of each transaction, and all items
+Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
 
-    from numpy.typing import NDArray
-
-    Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # the length of each transaction, and all items
-    Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
-
-CHUNK = 8192
-"""Transactions per chunk. The data of a seed depend on it, so it must not change."""
-
+CHUNK = 8192  # transactions per chunk. The data of a seed depend on it, so it must not change.
 MAX_TRANSACTIONS = 10**8
 MAX_SEED = 2**63 - 1
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from fedslim.data.columns import MISSING
+from fedslim.data.columns import MISSING, Column
 from fedslim.data.parsing import LIMIT, decimal_mark, is_code, parse_date, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.data.columns import Column
 
 Kind = Literal["categorical", "numeric", "boolean", "year", "month", "ignore"]
 

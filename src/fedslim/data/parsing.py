@@ -10,16 +10,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LIMIT = re.compile(r"([<>≤≥])\s*(.+)")  # a value beyond the limits of a device, such as <0.5

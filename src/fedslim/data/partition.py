@@ -8,23 +8,19 @@ stays the same across releases, and all computations with it are exact or correc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.generators import MAX_SEED, check_whole
 from fedslim.errors import ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data.database import TransactionDatabase
-
-    Itemset = tuple[int, ...]
+Itemset = tuple[int, ...]
 
 PER_MEMBER = 3  # maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones
 MOST_ALIKE = (0.5, 0.75, 1.0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import glob
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
-from fedslim.data.columns import NO_PAIR, Wanted, long_to_database, pool
+from fedslim.data.columns import NO_PAIR, EncodedTable, Pair, Wanted, long_to_database, pool
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import ITEMS, Choices, check_no_choices, encode_table, find_long
+from fedslim.data.encoding import ITEMS, Choices, Encoding, TableSchema, check_no_choices, encode_table, find_long
 from fedslim.data.fimi import fimi_chunks, read_fimi, stem
 from fedslim.data.frames import database_of, parquet_tables
 from fedslim.data.generators import BUILTIN_NAMES, KINDS, builtin_database, generate
@@ -19,14 +22,6 @@ from fedslim.data.sql import is_url, sql_tables
 from fedslim.data.store import did_you_mean, locate, public_set, public_sets, verify
 from fedslim.data.textstream import is_file, is_folder, is_stdin
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
-
-    from fedslim.data.columns import EncodedTable, Pair
-    from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import Encoding, TableSchema
 
 FORMATS = ("fimi", "csv", "tsv", "parquet", "jsonl", "excel")  # the names of the supported formats
 MAX_SHOWN = 80

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import threading
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -13,7 +15,9 @@ from fedslim.data import textstream
 from fedslim.data.columns import (
     NO_PAIR,
     ROWS_AT_A_TIME,
+    Batch,
     EncodedTable,
+    Wanted,
     batches_of,
     build,
     check_names,
@@ -25,12 +29,6 @@ from fedslim.data.frames import needed, reason_of
 from fedslim.data.textstream import is_stdin, open_bytes, text_lines
 from fedslim.errors import DataError
 from fedslim.format import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from fedslim.data.columns import Batch, Wanted
 
 TAB = "\t"
 _OBJECT = msgspec.json.Decoder(dict[str, Any])

@@ -12,15 +12,13 @@ import io
 import os
 import sys
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LINE_LIMIT = 16 * 2**20
 """Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""

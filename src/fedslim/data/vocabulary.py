@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
@@ -26,12 +28,6 @@ from fedslim.data.parsing import unwritable
 from fedslim.data.records import TAB, records
 from fedslim.data.textstream import real_path, text_lines, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 KEY_BYTES = 32
 ID_BYTES = 16  # for a billion labels, the probability that any two have the same id is 2^-69

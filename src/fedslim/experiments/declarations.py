@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fedslim.data import KINDS, data_names, locate, public_sets
 from fedslim.data.generators import MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.mdl.policy import WIDTH
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
 VARIANTS = ("sa", "so", "x")
 MEMBERS = 10
-WIDTHS = (1, WIDTH)
-"""SLIM as published, which the paper compares with, and our default."""
-
+WIDTHS = (1, WIDTH)  # SLIM as published, which the paper compares with, and our default
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
 """Substitutes for Accidents if the full file is not available: its head, and 10,000 generated transactions."""

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
 from fedslim.federated.folder import EARLIER
-from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
+from fedslim.federated.records import FAILED, FORMAT, RUN, RunRecord, load_run
 from fedslim.format import count
 from fedslim.mdl.files import FORMAT as TABLE_FORMAT
 from fedslim.report.captions import Fact
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.federated.records import RunRecord
-
-NAMED = 10
-"""How many failed cells a remark names."""
-
-_HEAD = 1 << 20
-"""Bytes to search for the format: our files start with it; other programs may have sorted the keys."""
+NAMED = 10  # how many failed cells a remark names
+_HEAD = 1 << 20  # bytes to search for the format: our files start with it; other programs may have sorted the keys
 
 
 @dataclass(frozen=True, slots=True)

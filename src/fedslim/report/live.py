@@ -19,6 +19,7 @@ import secrets
 import socket
 import threading
 import time
+from asyncio import StreamReader, StreamWriter
 from typing import TYPE_CHECKING, Self
 
 from fedslim import __version__
@@ -27,8 +28,6 @@ from fedslim.format import as_html
 from fedslim.report.page import assembled
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-
     from fedslim.report.feed import Feed
 
 HOST = "127.0.0.1"
@@ -39,15 +38,9 @@ BACKLOG = 1024
 AT_ONCE = 16
 """Connections to accept before any is closed: asyncio would accept all that wait, and each takes a file descriptor."""
 
-WITHIN = 5.0
-"""Seconds to send a request, and to take a response or an event."""
-
-PAUSE, BEAT = 0.4, 15.0
-"""Seconds between two events at least, and at most."""
-
-FAREWELL = 5.0
-"""Seconds that viewers have to fetch the report."""
-
+WITHIN = 5.0  # seconds to send a request, and to take a response or an event
+PAUSE, BEAT = 0.4, 15.0  # seconds between two events at least, and at most
+FAREWELL = 5.0  # seconds that viewers have to fetch the report
 SCRIPTS = ("base.js", "kinds.js", "chart.js", "live.js")
 HEADERS = (
     "Cache-Control: no-store",

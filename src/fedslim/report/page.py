@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,14 +24,10 @@ from fedslim.data.atomic import write_whole
 from fedslim.format import as_html, count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.report.view import ReportView
     from fedslim.uses import Differences
 
-MAX_ROWS = 200
-"""How many itemsets of a comparison its page has."""
-
+MAX_ROWS = 200  # how many itemsets of a comparison its page has
 SCRIPTS = ("base.js", "kinds.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
 """In load order: each uses those before it."""
 

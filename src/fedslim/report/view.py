@@ -6,36 +6,35 @@ The HTML page and the terminal both render this view, so they show the same figu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
-from fedslim.federated.records import KindTraffic  # noqa: TC001
+from fedslim.experiments.tables import ResultTable  # msgspec reads field types at run time
+from fedslim.federated.records import (
+    Agreement,
+    GapRow,
+    HistoryStep,
+    KindTraffic,
+    OwnRecord,
+    RunRecord,
+)
 from fedslim.format import brief
-from fedslim.metrics.differences import Difference  # noqa: TC001
+from fedslim.mdl.codetable import CodeTable, Element
+from fedslim.metrics.differences import Difference
 from fedslim.report import captions
-from fedslim.report.captions import Fact  # noqa: TC001
+from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS
-from fedslim.report.rows import RowsView  # noqa: TC001
-from fedslim.safeguards.audit import Amount  # noqa: TC001
+from fedslim.report.rows import RowsView
+from fedslim.safeguards.audit import Amount
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
-    from fedslim.mdl.codetable import CodeTable, Element
-
-MAX_ROWS = 5_000
-"""Maximum itemsets per run."""
-
+MAX_ROWS = 5_000  # maximum itemsets per run
 ALL_ROWS = 60_000
 """Target for the itemsets of all runs together, so that a browser opens the page of a large experiment quickly."""
 
-FEWEST_ROWS = 200
-"""Itemsets that every run may show, even if the total then exceeds `ALL_ROWS`."""
+FEWEST_ROWS = 200  # itemsets that every run may show, even if the total then exceeds `ALL_ROWS`
 
 
 class Curve(msgspec.Struct, frozen=True):

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
 from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
 from fedslim.protocol.preparation import Outline
+from fedslim.schema import Schema
 from fedslim.settings import federation_keys as keys
 from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X, SECTIONS
 from fedslim.toml import values
 from fedslim.toml.keys import SettingsFile, unknown
 from fedslim.toml.keys import value as value_of
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.schema import Schema
 
 AGREEMENT = b"fedslim fed 6"
 AGREED = ("federation", "items", "schema", "limits")

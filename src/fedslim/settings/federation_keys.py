@@ -25,9 +25,7 @@ MAX_NAME_LENGTH = 100
 MAX_TRANSACTIONS = 1 << 48
 LARGEST = 2**31 - 1
 MAX_ROUNDS = 20_000
-MIN_COUNT = 5
-"""The same default as OHDSI and vantage6. Use 1 for public data only."""
-
+MIN_COUNT = 5  # the same default as OHDSI and vantage6. Use 1 for public data only.
 MIN_MEMBERS_WITH = 2
 DAY = 86_400.0
 YEAR = 366 * DAY

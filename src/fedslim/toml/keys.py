@@ -19,25 +19,21 @@ An undeclared key is an error: otherwise a misspelt limit would silently not app
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
 from fedslim.toml.values import Check, Wrong, describe, spell
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-
 MAX_BYTES = 1 << 19  # enough for the longest list of members, and comments
-MAX_DOTS = 100
-"""Per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key."""
-
+MAX_DOTS = 100  # per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key.
 _WIDTH = 118
 _CLOSE = 0.6
 _MAX_GUESS = 100

@@ -7,19 +7,17 @@ is taken from the scored rows themselves and removed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 

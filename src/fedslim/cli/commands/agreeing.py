@@ -29,8 +29,7 @@ vocabulary_app = command_group("Agree with the other members on the items.")
 # -- federation file ---------------------------------------------------------------------------------------------------
 
 FEDERATION = Path("federation.toml")
-DEFAULT_PORT = 7443
-"""Copied from the settings, so that `--help` need not import them; a test checks that they agree."""
+DEFAULT_PORT = 7443  # copied from the settings, so that `--help` need not import them; a test checks that they agree
 MAX_SHOWN = 10
 LABELS = {
     "none": "stay with each member",

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import grid, print_result, say, shown_label
-from fedslim.cli.console.progress import compile_with_progress
+from fedslim.cli.console.progress import OnProgress, Reporter, compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError
 from fedslim.format import count, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
     from fedslim.cli.console.options import Reading
-    from fedslim.cli.console.progress import OnProgress, Reporter
     from fedslim.data import TransactionDatabase
     from fedslim.federated import Simulation
     from fedslim.mdl.driver import Progress
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from fedslim.report.view import ReportView
     from fedslim.settings.federation_file import FederationFile
 
-    Members = Mapping[str, Any]
+Members = Mapping[str, Any]
 
 CLASSIFIER = "classifier.json"
 

@@ -21,9 +21,7 @@ app = command_group("List, fetch, describe and generate data sets.")
 FIMI_NAMES = (".dat", ".txt", ".fimi", ".dat.gz", ".txt.gz", ".fimi.gz")
 """The extensions of FIMI files, which `make` writes."""
 
-ROOM_FOR_ALL = 100
-"""The terminal width from which the list shows all its columns."""
-
+ROOM_FOR_ALL = 100  # the terminal width from which the list shows all its columns
 TITLES = {"encounters": "Synthetic patient encounters of six hospitals, with planted syndromes"}
 
 

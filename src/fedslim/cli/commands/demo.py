@@ -10,13 +10,12 @@ from fedslim.cli.commands.report import REPORT
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Variant, flag, option
 from fedslim.cli.console.output import RUN, format_itemset, grid, print_rich, shown_items
-from fedslim.cli.console.progress import compile_with_progress, reporter
+from fedslim.cli.console.progress import Reporter, compile_with_progress, reporter
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration, size
 
 if TYPE_CHECKING:
-    from fedslim.cli.console.progress import Reporter
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.loopback import LoopbackResult
     from fedslim.mdl.codetable import CodeTable
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
 
 DATA = "encounters"
 OUT = "fedslim-demo"
-MEMBERS = ("north", "south", "west")
-"""Of the demo with processes."""
-SHOWN = 5
-"""Number of itemsets to show."""
+MEMBERS = ("north", "south", "west")  # of the demo with processes
+SHOWN = 5  # number of itemsets to show
 
 MEANING = {
     Variant.x: "exact: masked sums, one table",

@@ -2,7 +2,7 @@
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -14,16 +14,13 @@ from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fedslim.experiments import Cell, Experiment, Store
     from fedslim.experiments.running import CellState
     from fedslim.experiments.tables import ResultTable
 
 MAX_JOBS = 256
 MAX_SEEDS = 1000
-SAY_EVERY = 30.0
-"""Seconds between two progress lines in a log."""
+SAY_EVERY = 30.0  # seconds between two progress lines in a log
 
 app = command_group(
     "Rerun the paper's experiments, and compare the figures with the paper's.", "Rerun the paper's experiments."

@@ -12,8 +12,7 @@ from fedslim.cli.console.output import print_line, warn
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import InputError, ParameterError
 
-REPORT = "report.html"
-"""The default name of the report."""
+REPORT = "report.html"  # the default name of the report
 
 
 @reads_data

@@ -21,12 +21,8 @@ policy_app = command_group("Write, check and show the policy of a member.")
 ledger_app = command_group("Show what a member has answered, and allow more.")
 
 CERTIFICATES = Path("certificates")
-POLICY = CERTIFICATES / "policy.toml"
-"""Where `fedslim member` looks by default."""
-
-REFUSED = 2
-"""The exit code of `fedslim member` if the policy refuses the federation."""
-
+POLICY = CERTIFICATES / "policy.toml"  # where `fedslim member` looks by default
+REFUSED = 2  # the exit code of `fedslim member` if the policy refuses the federation
 MAX_SHOWN = 100
 
 PolicyFile = Annotated[Path, argument("FILE", "The policy file.")]

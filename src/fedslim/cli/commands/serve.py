@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust import Identity
 
-FOLDER_MODE = 0o700
-"""Permissions of a new run folder; an existing one keeps its own."""
+FOLDER_MODE = 0o700  # permissions of a new run folder; an existing one keeps its own
 AUDIT = "audit.jsonl"
 TOP = 10
-SAY_EVERY = 5.0
-"""Seconds between two progress lines."""
+SAY_EVERY = 5.0  # seconds between two progress lines
 
 PreparationOption = Annotated[
     Path | None, option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")

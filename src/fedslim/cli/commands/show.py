@@ -1,6 +1,7 @@
 """`fedslim show`: show a saved code table or a run record."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,22 +10,14 @@ from fedslim.cli.console.options import argument
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
 
     from fedslim.federated.records import RunRecord
     from fedslim.report.view import RunView
 
-EXAMPLES = 5
-"""Number of itemsets to show that no member finds alone."""
-
-FEW_MEMBERS = 12
-"""For more members, only the range is shown."""
-
-OWN = ("not found here alone", "different here", "left this member")
-"""Figures of a member."""
-
+EXAMPLES = 5  # number of itemsets to show that no member finds alone
+FEW_MEMBERS = 12  # for more members, only the range is shown
+OWN = ("not found here alone", "different here", "left this member")  # figures of a member
 UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
 POINTS = 32

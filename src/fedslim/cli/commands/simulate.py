@@ -27,14 +27,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable
     from fedslim.metrics import ReferenceTable
 
-MAX_MEMBERS = 4096
-"""Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
-
-CENTRALISED = "centralised"
-"""The name of the default reference, mined from all data in one place."""
-
-EXAMPLES = 5
-"""Number of itemsets of the gap to show."""
+MAX_MEMBERS = 4096  # copied from the protocol, so that `--help` need not import it; a test checks that they agree
+CENTRALISED = "centralised"  # the name of the default reference, mined from all data in one place
+EXAMPLES = 5  # number of itemsets of the gap to show
 
 
 class Scheme(StrEnum):

@@ -15,11 +15,10 @@ import typer
 
 from fedslim.cli.console.options import option, whole
 from fedslim.cli.console.output import say, shown_label
-from fedslim.cli.console.progress import Reporter
+from fedslim.cli.console.progress import OnProgress, Reporter
 from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
-    from fedslim.cli.console.progress import OnProgress
     from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.report.captions import Fact
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
 OPTION, ANY_PORT = "--live", "0"
 PREPARING = "preparing: the members agree on cuts and items"
-EVERY = 0.5
-"""Seconds between two looks at a server or member."""
+EVERY = 0.5  # seconds between two looks at a server or member
 
 Port = Annotated[
     int | None,

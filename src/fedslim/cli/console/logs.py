@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 from logging.handlers import RotatingFileHandler
@@ -13,13 +14,10 @@ from fedslim.errors import ParameterError
 from fedslim.format import printable
 
 if TYPE_CHECKING:
-    import io
-
     from fedslim.settings.federation_keys import Log
 
 MAX_BYTES = 10_000_000
-OLD_FILES = 5
-"""Number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`."""
+OLD_FILES = 5  # number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`
 
 
 class PrivateFile(RotatingFileHandler):

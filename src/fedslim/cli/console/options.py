@@ -25,18 +25,13 @@ if TYPE_CHECKING:
     from fedslim.schema import Conformed
     from fedslim.schema import Schema as TableSchema
 
-LARGEST = 2**31 - 1
-"""The largest count of items or transactions that fits the engine's types."""
-
-TOLD = "fedslim: %(message)s"
-"""How log records are said by commands that have no log."""
-
+LARGEST = 2**31 - 1  # the largest count of items or transactions that fits the engine's types
+TOLD = "fedslim: %(message)s"  # how log records are said by commands that have no log
 WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 
-Variant = StrEnum("Variant", ["x", "sa", "so"])
-"""The variants of the protocol; a test checks that the list is complete."""
+Variant = StrEnum("Variant", ["x", "sa", "so"])  # the variants of the protocol; a test checks that the list is complete
 
 
 def option(metavar: str, text: str, check: Callable[[Any], Any] | None = None, *, name: str = "", **more: Any) -> Any:
@@ -269,8 +264,7 @@ def command_group(text: str, short: str | None = None) -> typer.Typer:
     return group
 
 
-ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}
-"""Options that change the output, but not the result."""
+ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}  # options that change the output, but not the result
 
 
 def typed_command(context: typer.Context) -> str:

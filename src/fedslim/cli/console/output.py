@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,26 +18,19 @@ from fedslim.errors import WriteError
 from fedslim.format import brief, count, number, printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from fedslim.mdl.codetable import CodeTable
 
-    Facts = Sequence[tuple[str, str]]
+Facts = Sequence[tuple[str, str]]
 
 CODE_TABLE, RUN = "codetable.json", "run.json"
 """The files in the folder of a run; copied, so that `--help` is fast. A test checks that they agree."""
 
-MAX_SHOWN = 500
-"""Longer labels are cut in tables; no label that is meant to be read is this long."""
-
-ENDLESS = 100_000
-"""The width if stdout is not a terminal, so that each row is one line."""
-
-MANY_BITS = 10_000
-"""From this many bits, tenths of bits are not shown."""
+MAX_SHOWN = 500  # longer labels are cut in tables; no label that is meant to be read is this long
+ENDLESS = 100_000  # the width if stdout is not a terminal, so that each row is one line
+MANY_BITS = 10_000  # from this many bits, tenths of bits are not shown
 
 
 def shown_label(label: str) -> str:

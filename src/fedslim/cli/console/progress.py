@@ -10,17 +10,16 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import is_terminal, say, shown_label, stderr_console
 from fedslim.format import count, duration, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
-
     from rich.console import Console
 
     from fedslim.cli.console.options import Reading
@@ -28,17 +27,13 @@ if TYPE_CHECKING:
     from fedslim.mdl.mining import Mined
     from fedslim.report.view import ReportView
 
-    OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
+OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
 
-WORTH_TELLING = 1.5
-"""Seconds after which a step is worth a line in a log."""
-
+WORTH_TELLING = 1.5  # seconds after which a step is worth a line in a log
 FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
 """Seconds until the first line about mining, and the bounds of the pauses after it."""
 
-RATE_SPAN = 10.0
-"""Seconds over which the rate is averaged: it falls as the table grows, and the current one matters."""
-
+RATE_SPAN = 10.0  # seconds over which the rate is averaged: it falls as the table grows, and the current one matters
 MANY_A_SECOND = 10
 
 ENDINGS = {
@@ -57,9 +52,7 @@ NOT_KEPT = (
     "set NUMBA_CACHE_DIR to a folder that you can write to"
 )
 
-MAX_STEPS = 4096
-"""Reports of progress to keep; of more, every other one is dropped."""
-
+MAX_STEPS = 4096  # reports of progress to keep; of more, every other one is dropped
 HINT = "Ctrl-C to stop with the best so far"
 STOPPING = "stopping with the best so far; Ctrl-C again to discard it"
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,9 @@ from typing import TYPE_CHECKING, Any
 from fedslim.errors import FedslimError, InputError, MissingExtraError, ParameterError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.mdl.codetable import CodeTable
 
-AT_A_TIME = 100_000
-"""Rows that are formatted at once."""
+AT_A_TIME = 100_000  # rows that are formatted at once
 
 
 @dataclass(frozen=True, slots=True)
