@@ -21,7 +21,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
@@ -89,6 +89,15 @@ class SettingsFile:
         made = cls(path=path, **checked)
         made.check_together()
         return made
+
+    def values(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield each dotted key with its value and its default, None if it has none; paths as texts."""
+        for name, kind in self.TABLES.items():
+            for declared in fields(kind):
+                value = getattr(getattr(self, name), declared.name)
+                default = None if declared.default is MISSING else _complete(declared.default, self.path)
+                value, default = (str(one) if isinstance(one, Path) else one for one in (value, default))
+                yield f"{name}.{declared.name}", value, default
 
     def check_together(self) -> None:
         """Check what concerns several keys; a subclass may have such rules."""

@@ -9,7 +9,7 @@ import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import argument, command_group, option
-from fedslim.cli.console.output import grid, print_line, print_result, warn
+from fedslim.cli.console.output import grid, key_facts, print_line, print_result, warn
 from fedslim.errors import ParameterError
 from fedslim.format import count, printable, size
 
@@ -78,23 +78,11 @@ def check(
 @policy_app.command("show", short_help="Show what a policy allows.")
 def show_policy(file: PolicyFile = POLICY, json: options.Json = False) -> None:
     """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
-    from dataclasses import fields
-
-    from fedslim.settings.policy import SECTIONS
-    from fedslim.toml.values import spell
-
     own = _find_policy(None if file.name == POLICY.name else file, file.parent)
-    keys, facts = {}, [("file", _where(own))]
-    for section, kind in SECTIONS.items():
-        for declared in fields(kind):
-            value: Any = getattr(getattr(own, section), declared.name)
-            strict: Any = declared.default
-            if isinstance(value, Path):
-                value, strict = str(value), str(own.path.absolute().parent / strict)
-            key = f"{section}.{declared.name}"
-            keys[key] = {"value": value, "default": strict}
-            facts.append((key, spell(value) + ("" if value == strict else f" (default: {spell(strict)})")))
-    print_result(json, {"file": str(own.path) if own.written else None, "keys": keys}, facts)
+    keys = {key: {"value": value, "default": strict} for key, value, strict in own.values()}
+    print_result(
+        json, {"file": str(own.path) if own.written else None, "keys": keys}, [("file", _where(own)), *key_facts(own)]
+    )
 
 
 def _where(own: "MemberPolicy") -> str:

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
+from fedslim.cli.commands.show import print_run
 from fedslim.cli.console import options, output, progress, saving
 from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
 from fedslim.errors import FedslimError, ParameterError
-from fedslim.format import count, duration, number, size
+from fedslim.format import count, size
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.records import RunRecord
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_MEMBERS = 4096  # copied from the protocol, so that `--help` need not import it; a test checks that they agree
 CENTRALISED = "centralised"  # the name of the default reference, mined from all data in one place
-EXAMPLES = 5  # number of itemsets of the gap to show
 
 
 class Scheme(StrEnum):
@@ -202,9 +199,10 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         found = {**output.table_record(simulation.table, top), **told, **simulation.as_dict(), **figures}
         output.print_json({"data": name, **found})
     else:
-        lines = _facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
+        lines = [("masks", "NONE (--no-masking): the server saw every member's counts")] if no_masking else []
+        lines += [("agreement", "not compared: stopped by Ctrl-C")] if compared is None and not skipped else []
         lines += [] if out is None or failure else [("saved", str(out))]
-        output.print_code_table(simulation.table, top, name, lines, between=_tables(simulation, compared))
+        print_run(view([made]).runs[0], simulation.table, top, lines)
     if (error := failure or early) is not None:
         raise error
 
@@ -351,65 +349,3 @@ def _save(record: "RunRecord", out: Path, table: "CodeTable | None" = None) -> F
     except FedslimError as error:
         return error
     return None
-
-
-# -- what people see -------------------------------------------------------------------------------------------------
-
-
-def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table | None]":
-    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
-    traffic = sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
-    fields = ("direction", "messages", "bytes", "bytes_uncompressed", "kind")
-    rows = []
-    for itemset in () if compared is None else compared.recovered[:EXAMPLES]:
-        having, items = sum(s > 0 for s in itemset.supports), output.format_itemset(simulation.table, itemset.labels)
-        rows.append((f"{itemset.usage:,}", f"{having:,}", output.shown_spread(itemset.supports), items))
-    gap = output.grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
-    return [output.traffic_grid(tuple(row[field] for field in fields) for row in traffic), gap]
-
-
-def _facts(
-    simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
-) -> list[tuple[str, str]]:
-    """Return the lines of the summary."""
-    traffic = simulation.communication
-    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
-    end = f"{duration(simulation.seconds)}; {progress.ENDINGS[simulation.ending]}"
-    lines = [
-        ("members", _members(simulation)),
-        ("search", f"{simulation.variant}: {work} in {end}"),
-        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
-    ]
-    if unmasked:
-        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
-    if compared is not None:
-        f = compared.fidelity
-        beside = "all data in one place" if reference in {None, CENTRALISED} else reference
-        lines += [
-            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
-            ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
-            ("gap", _gap(compared)),
-        ]
-    elif not skipped:
-        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
-    return lines
-
-
-def _members(simulation: "Simulation") -> str:
-    """Describe the members: how many there are, how the data were divided, and their sizes."""
-    sizes, partition = simulation.sizes, simulation.partition
-    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
-    least, most = min(sizes), max(sizes)
-    if least == most:
-        each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
-    else:
-        each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
-    return f"{len(sizes):,}{divided}: {each}"
-
-
-def _gap(compared: "Comparison") -> str:
-    """Describe the discovery gap, and how much of it was recovered."""
-    r = compared.recovery
-    if not len(compared.gap):
-        return "none: some member finds each itemset of the reference alone"
-    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

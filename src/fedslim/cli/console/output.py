@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedslim.mdl.codetable import CodeTable
+    from fedslim.toml.keys import SettingsFile
 
 Facts = Sequence[tuple[str, str]]
 
@@ -203,6 +204,19 @@ def _summary(facts: Facts) -> Table:
     for name, fact in facts:
         table.add_row(name, printable(fact))
     return table
+
+
+def key_facts(file: SettingsFile) -> Facts:
+    """Return the keys of a settings file with their values, and the default where that is another one."""
+    from fedslim.toml.values import spell
+
+    def shown(value: Any) -> str:
+        return "not set" if value is None else shown_label(spell(value))
+
+    return [
+        (key, shown(value) + (f" (default: {shown(default)})" if default not in (value, None) else ""))
+        for key, value, default in file.values()
+    ]
 
 
 def traffic_grid(rows: Iterable[tuple[str, int, int, int, str]]) -> Table | None:
