@@ -1,8 +1,4 @@
-"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases.
-
-`encode_together` is for experiments in one process, which sees all rows anyway. In a federation, members agree on a
-vocabulary instead (`fedslim.data.vocabulary`), and cut their numeric columns in the same way beforehand.
-"""
+"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases."""
 
 from __future__ import annotations
 
@@ -134,11 +130,8 @@ def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803 
 
 
 def is_matrix(value: Any) -> bool:
-    """Return whether `value` is a sparse matrix or an array of numbers, whose columns are items.
-
-    A sparse matrix exists only if scipy is loaded already, so this does not import it.
-    """
-    sparse = sys.modules.get("scipy.sparse")
+    """Return whether `value` is a sparse matrix or an array of numbers, whose columns are items."""
+    sparse = sys.modules.get("scipy.sparse")  # a sparse matrix exists only if it is loaded already
     if sparse is not None and bool(sparse.issparse(value)):
         return True
     return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"

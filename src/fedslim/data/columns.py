@@ -1,7 +1,6 @@
 """Tables: columns of codes and distinct values, and how to build them batch by batch.
 
-Every reader makes `Column`s, so that missing values, order and flags are handled in one place. `fedslim.data.encoding`
-turns columns into items, and `fedslim.schema` does so by a schema.
+Every reader makes `Column`s, so that missing values, order and flags are handled in one place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Read fedslim's JSON files, which start with a format name and a version.
-
-FILES = Format("fedslim-vocabulary", 1, bad=lambda path, why: DataError(...))
-FILES.decode(data, path, _File)
-"""
+"""Read and write fedslim's JSON files, which start with a format name and a version."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Encode tables as transactions with `column=value` items, and keep the encoding for later data.
 
-    database, encoding = encode_table(table)                  # chooses one-hot or categorical, and where to cut
-    unseen, _ = encode_table(other, encoding=encoding)        # applies these choices: the same values, the same items
-
 To compare new rows with a model, encode them as the model's data were encoded. A new encoding, from five rows instead
 of five thousand, would cut other intervals and silently give other items.
 """

@@ -121,10 +121,7 @@ PAIR, _TRIPLE = 2, 3
 def long_by_name(names: Sequence[str]) -> tuple[int, ...] | None:
     """Return the positions of the columns of transactions, of items or attributes and of values, if names tell.
 
-    Examples:
-        >>> long_by_name(["InvoiceNo", "product_id"]), long_by_name(["value", "test", "visit"])
-        ((0, 1), (2, 1, 0))
-        >>> long_by_name(["sex", "age"])
+    `InvoiceNo, product_id` gives (0, 1), `value, test, visit` (2, 1, 0), and `sex, age` None.
     """
     words = [_word(name) for name in names]
     kinds = {PAIR: (TRANSACTIONS, ITEMS), _TRIPLE: (TRANSACTIONS, ITEMS | ATTRIBUTES, VALUES)}.get(len(names), ())

@@ -1,8 +1,7 @@
 """Numbers and dates in the texts of tables, and the labels of values, which do not depend on the order of rows.
 
-1, 1.0 and True are equal in Python, so a set would keep the first and drop the others, and labels would depend on the
-order of the rows. Therefore every value becomes a str, an int or a float before any comparison: numbers by value (1.0
-becomes 1), booleans and dates as strings.
+1, 1.0 and True are equal in Python, so a set would keep the first only. Therefore every value becomes a str, an int or
+a float before any comparison: numbers by value (1.0 becomes 1), booleans and dates as strings.
 """
 
 from __future__ import annotations

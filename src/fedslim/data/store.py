@@ -226,12 +226,9 @@ def _local(path: Path) -> Generator[bytes, None, None]:
 
 
 def _remote(record: PublicSet) -> Generator[bytes, None, None]:
-    """Download the set, with limits on size and time.
-
-    The HTTP libraries are imported only here, because importing them takes longer than importing all of fedslim.
-    """
-    import http.client  # noqa: PLC0415  # see above
-    import urllib.error  # noqa: PLC0415  # see above
+    """Download the set, with limits on size and time."""
+    import http.client  # noqa: PLC0415  # takes longer than importing all of fedslim
+    import urllib.error  # noqa: PLC0415
 
     size, end = 0, time.monotonic() + DEADLINE
     try:

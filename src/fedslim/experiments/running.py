@@ -1,7 +1,5 @@
 """Run cells in worker processes: one process per group of cells, several at a time.
 
-    Runner(store, folder).run(cells, jobs=2, tell=print)
-
 If a cell fails, the failure is recorded and the others continue. If the runner is killed, only the running cells are
 lost; the workers exit too, because they read from a pipe that closes with the runner.
 """

@@ -1,11 +1,5 @@
 """What a live page shows of a run: a snapshot that the run updates and viewers read, of bounded size.
 
-    feed = Feed("chess.dat", "fedslim mine")
-    feed.begin("mining", stop=stop.ask)
-    feed.reach(seconds=1.5, itemsets=12, percent=71.3)      # a point of the curve
-    feed.show(facts=[Fact("itemsets", "12")])
-    feed.end(report=html)
-
 The run never waits for a viewer: it replaces parts of the snapshot, and viewers fetch all of it from time to time.
 """
 

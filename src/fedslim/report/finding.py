@@ -31,13 +31,8 @@ class Found:
 def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[Path] = ()) -> Found:
     """Load all records from the given files, run folders and folders with records anywhere below them.
 
-    Args:
-        paths: Files and folders that the user named. A named file must be a record or a code table.
-        searched: Files that the caller found. As in a folder, unusable ones are left out.
-        failed: Files about cells that failed, which the caller found.
-
-    Raises:
-        InputError: A path has no record, or none that can be used.
+    A named file must be a record or a code table. Of the files that the caller has `searched`, as in a folder, unusable
+    ones are left out; `failed` are files about cells that failed.
     """
     lenient = dict.fromkeys(searched, True)
     failures = list(failed)

@@ -1,10 +1,5 @@
 """Serve a live page on the loopback address, for the people at this computer who know its secret.
 
-    with LivePage(feed, port=0) as page:
-        print(page.address)                 # http://127.0.0.1:41234/SECRET/
-        ...                                 # the run updates `feed`
-        feed.end(report=html)               # on leaving, viewers get the report
-
 The server runs in a thread of its own with an event loop, so that neither a busy run nor a slow viewer holds up the
 other. It answers only requests that name its address as host, come from its own page or from the address bar, and know
 the secret. A request has no body and is small, a connection serves one request, and there are few connections.

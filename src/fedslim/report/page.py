@@ -1,7 +1,5 @@
 """The HTML page: one self-contained file that loads and sends nothing.
 
-    write_page(view(records), "report.html")
-
 Labels come from the data and are not trusted: they enter the page as JSON only, and its content security policy allows
 only the page's own script and style, by their hashes.
 """
@@ -33,11 +31,7 @@ SCRIPTS = ("base.js", "kinds.js", "chart.js", "grid.js", "found.js", "items.js",
 
 
 def write_page(view: ReportView, path: str | Path, *, private: bool = False) -> None:
-    """Write a view as an HTML page, atomically; if `private`, only its owner can read the file.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
+    """Write a view as an HTML page, atomically; if `private`, only its owner can read the file."""
     write_whole(Path(path), page(view).encode(), private=private)
 
 

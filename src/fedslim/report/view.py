@@ -175,19 +175,10 @@ def view(  # noqa: PLR0913  # keyword-only
     rows: RowsView | None = None,
     named: Mapping[str, str] | None = None,
 ) -> ReportView:
-    """Build the view of one or more runs.
+    """Build the view of one run or several: variants on the same data, or the cells of an experiment.
 
-    Args:
-        records: One run, or several: variants on the same data, or the cells of an experiment.
-        title: Title of the report; defaults to the names of the data sets.
-        remarks: Remarks about runs that were left out.
-        failed: Cells of an experiment that failed, with the reason.
-        figures: The paper's figures beside those of the runs.
-        rows: Rows of the data with their covers, for a single run.
-        named: What to call items instead of their labels or ids.
-
-    Raises:
-        InputError: There is no run.
+    `remarks` are about runs that were left out, `failed` has cells that failed, with the reason, `figures` those of the
+    paper beside ours, `rows` those of the data of a single run, and `named` what to call items instead of their labels.
     """
     if not records:
         raise InputError("no run to report; name a folder written by `fedslim simulate --out`")

@@ -1,10 +1,4 @@
-"""One schema for all members: what their columns mean, and which items follow.
-
-schema = Schema.read("schema.toml")
-site = conform(schema, table)                  # a table in terms of the schema
-agreed = agree(schema, [site, other])          # what follows from the rows of all sites
-database = site.items(agreed)
-"""
+"""One schema for all members: what their columns mean, and which items follow."""
 
 from __future__ import annotations
 

@@ -90,11 +90,8 @@ class Conformed:
     ) -> TransactionDatabase:
         """Return the transactions. Items are in the order of the schema, and only those that occur.
 
-        Args:
-            agreed: The cuts and categories that all members agreed on.
-            known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
-                item if that is not known either, or an error, as the schema says.
-            strict: Whether it may be an error, and is logged otherwise.
+        An item that is not `known` from an earlier preparation becomes `column=other`, or no item if that is not known
+        either, or an error, as the schema says; if not `strict`, it is never an error, and not logged.
         """
         tids, ids = [np.empty(0, np.int32)], [np.empty(0, np.int32)]  # of 32 bits: they are the largest arrays here
         vocabulary: list[str] = []

@@ -236,10 +236,7 @@ class Weakness(NamedTuple):
 
 
 def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
-    """Return warnings about settings that reveal more than sums over several members, in the order of the keys.
-
-    The file is still valid: a federation may have good reasons for such settings.
-    """
+    """Return warnings about settings that reveal more than sums over several members; the file is still valid."""
     agreed, items, limits = file.federation, file.items, file.limits
     limit = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
     found = (

@@ -1,7 +1,4 @@
-"""The keys of a federation file: each declared once, with its check and its help text.
-
-`federation_file.py` reads files, and writes new ones from these declarations.
-"""
+"""The keys of a federation file: each declared once, with its check and its help text."""
 
 from __future__ import annotations
 

@@ -10,9 +10,6 @@
         TABLES, WHAT, BEGIN, ABOUT = {"limits": Limits}, "a file of limits", "fedslim limits init", "Our limits."
         limits: Limits
 
-    LimitsFile.write(path, {"limits.max_time": 60.0})
-    LimitsFile.read(path).limits.max_time
-
 An undeclared key is an error: otherwise a misspelt limit would silently not apply.
 """
 
@@ -41,13 +38,9 @@ _MAX_NAMED = 20
 
 
 def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = None) -> Any:
-    """Declare a key of the file. A key without a default is required.
+    """Declare a key of the file: the check of its value, and its help text. A key without a default is required.
 
-    Args:
-        check: Converts the value from the file to the value that the program uses.
-        comment: The help text, for people who fill in the file.
-        default: The value of a key that is left out.
-        example: The value that a template shows, commented out, for a key whose default is None.
+    A template shows the example, commented out, for a key whose default is None.
     """
     metadata = {"check": check, "comment": comment, "example": example}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)

@@ -1,8 +1,7 @@
 """How unusual rows are: their bits, and the bits beyond what their items and their length lead one to expect.
 
 Raw bits mislead: long rows take many. The table says what each item takes on average (`Covering.shares`). What is left
-may still grow or fall with the length of a row, because long rows compress better or worse than short ones. This trend
-is taken from the scored rows themselves and removed.
+may still depend on the length of a row; this trend is taken from the scored rows themselves and removed.
 """
 
 from __future__ import annotations

@@ -134,10 +134,7 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
 
 
 def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path | None = None) -> None:
-    """Run a server and three members as separate processes, over mutual TLS on loopback, and print the result.
-
-    Each party's report goes to `out`, if it is given.
-    """
+    """Run a server and three members as processes, over mutual TLS on loopback; each party's report goes to `out`."""
     with report.stage("loading"):
         from fedslim.data import load
         from fedslim.data.partition import iid

@@ -39,10 +39,7 @@ class OneLine(logging.Formatter):
 
 
 def set_up_logs(settings: Log) -> None:
-    """Print the package's logs, from the level in the settings, and write them to a file if the settings name one.
-
-    This replaces earlier handlers.
-    """
+    """Print the package's logs, and write them to a file, as the settings say; this replaces earlier handlers."""
     handlers: list[logging.Handler] = [Said("%(message)s")]
     if settings.file is not None:
         try:

@@ -229,10 +229,7 @@ READING_A_TABLE = ("format", "separator", "encoding", "query", "table")
 
 
 def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Callable[..., None]:
-    """Give a command with the parameters `data` and `reading` the options of reading, in place of `reading`.
-
-    These are all of them, or those of these names.
-    """
+    """Give a command with the parameter `data` the options of reading, all or those named, in place of `reading`."""
     own = inspect.signature(command)
     added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
     added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added if not names or one.name in names]

@@ -178,10 +178,7 @@ def print_result(as_json: bool, record: dict[str, Any], *parts: RenderableType |
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: int, left: int = 0) -> Table | None:
-    """Return a table whose columns from `left` to `right` are numbers, and whose last one takes the remaining width.
-
-    There is none without rows.
-    """
+    """Return a table, unless it has no rows; columns from `left` to `right` are numbers, the last one may wrap."""
     from rich import box
     from rich.table import Table
 

@@ -229,10 +229,7 @@ def read_and_prepare(reading: Reading, report: Reporter, load: Callable[[], Any]
 
 
 def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:
-    """Compile kernels, and show progress only if there is something to compile.
-
-    The first compilation is worth a line in a log; later ones are shown on a terminal only.
-    """
+    """Compile kernels, and show it if there is something to compile; in a log, only the first compilation."""
     from fedslim._jit import at_first_compilation, kernels_are_kept
 
     with ExitStack() as steps:
