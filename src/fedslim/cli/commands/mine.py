@@ -40,21 +40,8 @@ def mine(
     ] = None,
     top: options.Top = 20,
     max_time: options.MaxTime = None,
-    effort: Annotated[
-        int | None,
-        option(
-            "N",
-            f"How hard to search, 1 to {options.HIGHEST_EFFORT}: more takes longer and is never worse. By "
-            "default 1, or with --max-time as hard as the time allows.",
-            options.effort,
-        ),
-    ] = None,
-    width: Annotated[
-        int,
-        option(
-            "N", f"Candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.", options.width
-        ),
-    ] = options.WIDTH,
+    effort: options.Effort = None,
+    width: options.Width = None,
     json: options.Json = False,
     min_support: Annotated[int, option("N", "Find only itemsets in at least N transactions.", whole(1))] = 1,
     min_count: options.MinCount = 1,
@@ -90,7 +77,8 @@ def mine(
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
 
-    Ctrl-C stops the search and keeps the best result so far; press it twice to discard the result.
+    The effort is 1 by default, or with --max-time as high as the time allows. Ctrl-C stops the search and keeps the
+    best result so far; press it twice to discard the result.
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
@@ -98,7 +86,7 @@ def mine(
     shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
         "effort": effort,
-        "width": width,
+        "width": width or options.WIDTH,
         "min_support": min_support,
         "min_count": min_count,
         "max_itemset_size": max_itemset_size,
@@ -141,7 +129,7 @@ def mine(
             "ending": mined.ending,
             "effort": None if used_up else effort or 1,
             "out": None if saved.path is None else str(saved.path),
-            "width": width,
+            "width": how["width"],
         }
         print_json(record)
     else:

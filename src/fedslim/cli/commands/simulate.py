@@ -1,7 +1,6 @@
 """`fedslim simulate`: run a federation in one process, and show what it finds, costs and recovers."""
 
 # Typer evaluates annotations at run time, so command modules do not postpone them.
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -42,12 +41,6 @@ class Scheme(StrEnum):
 Engine = StrEnum("Engine", ["own", "nvflare"])
 
 
-def _positive(value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter(f"{value} is not a positive number; give one above 0, small for very uneven sizes")
-    return value
-
-
 @reads_data
 def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     context: typer.Context,
@@ -63,7 +56,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         Scheme, option("P", "How to divide: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
     ] = Scheme.iid,
     alpha: Annotated[
-        float, option("A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", _positive)
+        float, option("A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", options.positive())
     ] = 0.5,
     min_dominant: Annotated[int, option("N", "Fewest items of a dominant itemset, for the two skews.", whole(1))] = 3,
     seed: Annotated[
@@ -78,24 +71,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     max_rounds: Annotated[int | None, option("N", "Stop after N rounds, with the best table so far.", whole(1))] = None,
     min_count: options.MinCount = 1,
     min_members_with: Annotated[int, option("N", "Show only itemsets that occur at N or more members.", whole(1))] = 1,
-    width: Annotated[
-        int | None,
-        option(
-            "N",
-            f"For x: candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.  "
-            f"[default: {options.WIDTH}]",
-            options.width,
-        ),
-    ] = None,
-    effort: Annotated[
-        int,
-        option(
-            "N",
-            f"For x: how hard to search, 1 to {options.HIGHEST_EFFORT}: more takes many more rounds, and is never "
-            "worse.",
-            options.effort,
-        ),
-    ] = 1,
+    width: options.Width = None,
+    effort: options.Effort = 1,
     no_masking: Annotated[
         bool,
         flag("--no-masking", "FOR MEASUREMENTS ONLY: x or sa without masks; the server sees every member's counts."),
@@ -131,7 +108,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
 
     With --schema and several files, each file is a member's, and the members first agree on cuts and items.
 
-    Everything runs in this process, with the messages and masks of a real federation. Ctrl-C stops the search and
+    Everything runs in this process, with the messages and masks of a real federation. --width and --effort are for x; a
+    higher effort takes many more rounds. Ctrl-C stops the search and
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
     from fedslim.data import TransactionDatabase

@@ -49,11 +49,15 @@ def argument(metavar: str, text: str, check: Callable[[Any], Any] | None = None,
     return typer.Argument(metavar=metavar, help=text, callback=check, **more)
 
 
-def positive_seconds(value: float | None) -> float | None:
-    """Check a number of seconds."""
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter(f"{value} is not a positive number of seconds; give one above 0")
-    return value
+def positive(of: str = "") -> Callable[[float | None], float | None]:
+    """Return a check of a number, of seconds for instance."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise typer.BadParameter(f"{value} is not a positive number{of}; give one above 0")
+        return value
+
+    return check
 
 
 def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
@@ -68,8 +72,6 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
-width = whole(1, MAX_WIDTH)
-effort = whole(1, HIGHEST_EFFORT)
 seed = whole(0, 2**63 - 1)
 
 
@@ -112,7 +114,23 @@ Data = Annotated[
 From = Annotated[str | None, option("FOLDER", "A folder with public data sets that you downloaded.", name="--from")]
 Seed = Annotated[int | None, option("N", "Random seed for generated data.", seed)]
 MaxTime = Annotated[
-    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive_seconds)
+    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive(" of seconds"))
+]
+Effort = Annotated[
+    int | None,
+    option(
+        "N",
+        f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
+        whole(1, HIGHEST_EFFORT),
+    ),
+]
+Width = Annotated[
+    int | None,
+    option(
+        "N",
+        f"Candidates to try in each step, 1 to {MAX_WIDTH}; 1 is SLIM as published.  [default: {WIDTH}]",
+        whole(1, MAX_WIDTH),
+    ),
 ]
 MinCount = Annotated[int, option("N", "Show no count below N: merge rarer items, and omit rarer itemsets.", whole(1))]
 AgreedVocabulary = Annotated[Path | None, option("FILE", "The vocabulary that the members agreed on.")]
