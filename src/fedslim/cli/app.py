@@ -98,10 +98,8 @@ def fedslim(
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command in the arguments and return the exit code; print an error as one line on stderr.
-
-    Typer's own main would print errors in another format and exit the process.
-    """
+    """Run the command in the arguments and return the exit code; print an error as one line on stderr."""
+    # Not by typer's own main, which would print errors in another format and exit the process.
     arguments, debug = _without_debug(arguments)
     if arguments[:1] == ["client"]:  # the name of this command before 0.1
         arguments[0] = "member"

@@ -105,10 +105,8 @@ def encode_numbers(
     *,
     long: bool | None = None,
 ) -> tuple[TransactionDatabase, Encoding]:
-    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
-
-    For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
-    """
+    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ..."""
+    # For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
     if isinstance(X, np.ndarray) and X.ndim == _MATRIX_DIMENSIONS and X.dtype.kind in "iuf":
         names = tuple(str(column) for column in range(X.shape[1]))
         values = not np.isin(X, (0, 1)).all() or (encoding is not None and encoding.kind == "categorical")

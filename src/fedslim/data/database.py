@@ -101,10 +101,7 @@ class TransactionDatabase:
         *,
         name: str = "data",
     ) -> TransactionDatabase:
-        """Build from the concatenated items of all transactions and the length of each transaction.
-
-        If the items of each transaction are sorted already, as in most files, this needs no sort and no pairs.
-        """
+        """Build from the concatenated items of all transactions and their lengths; fast if items are sorted already."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if _ascending(offsets, item_ids):

@@ -27,10 +27,7 @@ def check_bins(bins: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them.
-
-    Tuples of plain numbers, so that they can be pickled with a model and applied to unseen rows.
-    """
+    """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them."""
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]

@@ -89,10 +89,7 @@ def reason_of(error: BaseException) -> str:
 def arrow_tables(
     reader: Any, source: str, wanted: Wanted, categories: Mapping[str, bool] | None = None, *, empty: bool = False
 ) -> Iterator[EncodedTable]:
-    """Read all batches of a `pyarrow.RecordBatchReader`, or of an object with a `schema` and batches.
-
-    `categories` says which columns were stored as categories, whatever the batches have.
-    """
+    """Read all batches of a `pyarrow.RecordBatchReader`; `categories` says which columns were stored as categories."""
     names = [str(label) for label in reader.schema.names]
     kinds = dict(zip(names, reader.schema.types, strict=True))
     batches = ((batch.num_rows, batch.columns) for batch in reader)

@@ -138,11 +138,8 @@ def _word(name: str) -> str:
 
 
 def guess_long(columns: Sequence[Column]) -> tuple[int, ...] | None:
-    """Return the positions of the columns of a long table, if the names of columns and the rows say that it is one.
-
-    Each row must name a transaction, some transaction must have several rows, and at most one row in ten may have the
-    same transaction and item as another: rows of a table of categories repeat each other.
-    """
+    """Return the positions of the columns of a long table, if the names of columns and the rows say that it is one."""
+    # At most one row in ten may have the same transaction and item as another, as rows of a table of categories do.
     found = long_by_name([column.name for column in columns])
     if found is None or bool(np.any(columns[found[0]].codes == MISSING)) or not len(columns[found[1]].values):
         return None

@@ -29,10 +29,7 @@ _COLLECTIONS = (bytes, bytearray, tuple, list, set, frozenset, dict)
 
 
 def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | None:
-    """Return the number that a text means, times a factor, in 64 bits; None if it means none.
-
-    `<0.5` means the number just below 0.5. The factor is exact in decimals: 136 times 0.1 is 13.6.
-    """
+    """Return the number that a text means, times a factor, or None; `<0.5` means the number just below 0.5."""
     if mark == "." and factor == 1 and NUMBER.fullmatch(text):
         return float(text) + 0.0  # -0.0 becomes 0.0
     towards = 0.0

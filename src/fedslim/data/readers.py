@@ -245,7 +245,7 @@ def load(
     of_files = [key for key in ReadOptions.__annotations__ if key not in {"name", "bins", *Choices.__annotations__}]
     given = {key: value for key, value in options.items() if value is not None and key in of_files}
     name, choices = options.get("name"), {key: options.get(key) for key in Choices.__annotations__}
-    made = _make(text, seed)
+    made = make_data(text, seed)
     if made is not None:
         check_no_choices(f"the data set {text}", options.get("schema"), cast("Choices", choices))
         if given:
@@ -272,10 +272,7 @@ def chunks(
     long: bool | None = None,
     **how: Any,
 ) -> Iterator[TransactionDatabase]:
-    """Yield rows in chunks, with items as `coded` says, so that memory is that of one chunk; a long table is one chunk.
-
-    `pair` is for a long table, `how` for `read_tables`.
-    """
+    """Yield rows in chunks, with items as `coded` says; a long table is one chunk. `how` is for `read_tables`."""
     if not is_source(source):
         yield load(source, folder=folder)
         return
@@ -302,7 +299,7 @@ def check_is_data(name: str) -> None:
         raise _nothing(Path(name), name)
 
 
-def _make(text: str, seed: int | None) -> TransactionDatabase | None:
+def make_data(text: str, seed: int | None) -> TransactionDatabase | None:
     """Return built-in or generated data, or None if the name is neither."""
     chosen = {} if seed is None else {"seed": seed}
     if text in BUILTIN_NAMES:

@@ -35,11 +35,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class _LongFields:
-    """Raises the csv module's field size limit while files are read; `_parse` enforces the real limit.
-
-    The csv module has one limit for the whole process. The first reader raises it and the last one restores it, unless
-    other code changed it meanwhile.
-    """
+    """Raises the csv module's field size limit, which is one for the whole process, while files are read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

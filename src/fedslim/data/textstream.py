@@ -81,11 +81,7 @@ def told_as_data_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for reading, and decompress it if its content (not its name) is gzip.
-
-    This translates only errors of opening. Callers guard their reads, so that an error of the caller is never mistaken
-    for an error of the file.
-    """
+    """Open a file for reading, and decompress it if its content (not its name) is gzip; callers guard their reads."""
     path = real_path(path)
     with told_as_data_errors(path):
         raw = open(sys.stdin.fileno(), "rb", closefd=False) if is_stdin(path) else path.open("rb")  # noqa: SIM115

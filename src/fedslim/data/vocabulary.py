@@ -275,19 +275,13 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
 
 
 def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the label of each item, or '#' and its id if the given labels do not include it.
-
-    Labels outside the vocabulary are ignored, so a whole catalogue may be given.
-    """
+    """Return the label of each item, or '#' and its id if the given labels, such as a catalogue, do not include it."""
     given = list(labels)
     return _labels(vocabulary, _places(given, vocabulary, secret).tolist(), given)
 
 
 def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read a catalogue of labels: a CSV file of labels, optionally each with a text that explains it, or a list.
-
-    In a file whose name does not end in .csv or .tsv, each line is a label. Returns the text of each label, or "".
-    """
+    """Read a catalogue of labels with the text of each, or "": CSV or TSV, or a file with a label on each line."""
     path = real_path(path)
     suffix = path.name.removesuffix(".gz")[-4:].lower()
     if suffix in {".csv", ".tsv"}:

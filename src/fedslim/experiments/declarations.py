@@ -236,10 +236,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Collection[str] = ()) -> Resolved:
-    """Determine which data are available; Accidents is replaced by its substitutes if it is not.
-
-    `folder` is one more folder to look in; `kept` are data with records, which can be shown without the data.
-    """
+    """Determine which data are available, or `kept` as records; Accidents has substitutes."""
     names, remarks = list[str](), list[str]()
     public = {record.name for record in public_sets()}
 

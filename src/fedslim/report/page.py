@@ -52,7 +52,9 @@ def assembled(template: str, scripts: Sequence[str], parts: dict[str, str], *, m
     """Return a page with its scripts, style and other parts, and its content security policy, which allows `more`."""
     style = _part("page.css")
     script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, scripts)) + "})();\n"
-    policy = _policy(script if scripts else "", style) + more
+    allowed = f"script-src {_hash(script)}; " if scripts else ""
+    allowed += f"style-src {_hash(style)}; img-src data:"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'{more}"
     parts = parts | {"policy": policy, "style": style, "script": script}
     # All in one pass, so that braces inside a part are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(template)), policy
@@ -62,12 +64,6 @@ def json_in_html(value: object) -> str:
     """Return JSON that is safe inside a script element: ASCII only, with `<`, `>` and `&` escaped."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _policy(script: str, style: str) -> str:
-    scripts = f"script-src {_hash(script)}; " if script else ""
-    allowed = f"{scripts}style-src {_hash(style)}; img-src data:"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

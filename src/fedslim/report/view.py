@@ -65,17 +65,14 @@ class TableView(msgspec.Struct, frozen=True):
 
 
 class OwnView(msgspec.Struct, frozen=True):
-    """What a member knows about itself; the lists follow the rows of `TableView`.
-
-    `sent` has what left the member, by the kind of the messages.
-    """
+    """What a member knows about itself; the lists follow the rows of `TableView`."""
 
     member: str
     transactions: int
     usage: list[int]
     support: list[int]
     differences: list[Difference] | None
-    sent: dict[str, Amount]
+    sent: dict[str, Amount]  # what left the member, by the kind of the messages
 
 
 class GapView(msgspec.Struct, frozen=True):

@@ -226,14 +226,13 @@ def _description(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
     """Return built-in or generated data by the name of its kind; a file of that name does not count."""
-    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate
+    from fedslim.data import BUILTIN_NAMES, KINDS
+    from fedslim.data.readers import make_data
     from fedslim.data.store import did_you_mean
 
-    chosen = {} if seed is None else {"seed": seed}
-    if kind in KINDS:
-        return generate(kind, transactions=transactions, **chosen)
-    if kind not in BUILTIN_NAMES:
+    if kind not in {*KINDS, *BUILTIN_NAMES}:
         raise ParameterError(f"KIND: there is no kind of data {kind!r}{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}")
-    if transactions is not None:
+    made = make_data(kind if transactions is None else f"{kind}:{transactions}", seed)
+    if made is None:
         raise ParameterError(f"--transactions: {kind} has a fixed size; leave the option out")
-    return builtin_database(kind, **chosen)
+    return made

@@ -117,7 +117,7 @@ def mine(
     shown.labels = database.vocabulary.__getitem__
     recorded = None if report is None and live is None else steps
     mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
-    saved = save(mined.table, out)
+    saved, failure = save(mined.table, out)
     tried, used_up = mined.tally.candidates, effort is None and max_time is not None
     if json:
         record = {
@@ -128,13 +128,13 @@ def mine(
             "converged": mined.converged,
             "ending": mined.ending,
             "effort": None if used_up else effort or 1,
-            "out": None if saved.path is None else str(saved.path),
+            "out": saved and str(saved),
             "width": how["width"],
         }
         print_json(record)
     else:
         search = f"{count(tried, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
-        places = {"saved": saved.path, "report": report}
+        places = {"saved": saved, "report": report}
         facts = [("search", search), *((name, str(place)) for name, place in places.items() if place is not None)]
         print_code_table(mined.table, top, data, facts)
     made = partial(_view, mined, database, steps, (data, typed_command(context)))
@@ -143,8 +143,8 @@ def mine(
 
         write_page(made(), report, private=True)
     shown.result = made
-    if saved.failure is not None:
-        raise saved.failure
+    if failure is not None:
+        raise failure
     if journal is not None and mined.converged:
         journal.unlink(missing_ok=True)
 

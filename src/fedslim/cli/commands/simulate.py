@@ -321,7 +321,7 @@ def _save(record: "RunRecord", out: Path, table: "CodeTable | None" = None) -> F
         if table is not None:
             if (place := set_aside(out)) is not None:
                 output.say(f"fedslim: the results of the earlier run in {out} are now in {place}")
-            if (failure := saving.save(table, out / output.CODE_TABLE).failure) is not None:
+            if (failure := saving.save(table, out / output.CODE_TABLE)[1]) is not None:
                 return failure
         save_run(record, out / output.RUN)
     except FedslimError as error:

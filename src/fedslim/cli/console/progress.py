@@ -276,11 +276,8 @@ def mined_with_progress(
 
 @contextmanager
 def keep_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end of the block if Ctrl-C got lost in it.
-
-    In the compiler's callbacks into Python, every exception is printed and dropped, a KeyboardInterrupt too. This
-    raises it again, and does not print it.
-    """
+    """Raise KeyboardInterrupt at the end of the block if Ctrl-C got lost in it."""
+    # In the compiler's callbacks into Python, every exception is printed and dropped, a KeyboardInterrupt too.
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # the caller handles Ctrl-C, or ignores it
