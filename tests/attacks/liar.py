@@ -21,7 +21,7 @@ from fedslim.errors import FedslimError, LineError
 from fedslim.network.connection import hang_up, read_frame
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
-from fedslim.trust import peer_name, server_context
+from fedslim.trust.tls import peer_name, server_context
 
 MEMBERS = ("a", "b", "c")
 RUN = b"the run of liars"

@@ -37,7 +37,8 @@ from fedslim.safeguards import guard as guarding
 from fedslim.safeguards.guard import Guard
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
-from fedslim.trust import make_demo_ca, server_context
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.tls import server_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -17,17 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedslim.data import (
-    PAPER_UNEVEN_SIZES,
-    TransactionDatabase,
-    dirichlet,
-    generate,
-    iid,
-    sized,
-    support_quantity_skew,
-    support_skew,
-)
+from fedslim.data import TransactionDatabase, dirichlet, generate, iid, sized, support_quantity_skew, support_skew
 from fedslim.data import partition as module
+from fedslim.data.partition import PAPER_UNEVEN_SIZES
 from fedslim.errors import ParameterError
 
 # Disjoint itemsets over twelve items, so that any number of them is diverse.

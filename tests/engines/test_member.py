@@ -21,7 +21,7 @@ from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
 from fedslim.settings.site_file import SiteFile, write_site_file
-from fedslim.trust import Statement
+from fedslim.trust.identity import Statement
 
 
 @pytest.fixture

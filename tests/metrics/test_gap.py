@@ -11,7 +11,8 @@ from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError
 from fedslim.mdl import mine
 from fedslim.mdl.covering import worth
-from fedslim.metrics import discovery_gap, gap_recovery, local_gain_estimate, predict_gap
+from fedslim.metrics import discovery_gap, gap_recovery, predict_gap
+from fedslim.metrics.gap import local_gain_estimate
 
 PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]
 TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "a"]), st.integers(1, 9))

@@ -27,7 +27,7 @@ from fedslim.protocol.events import Received
 from fedslim.protocol.roster import MAX_EPOCHS
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedslim.algorithm1.search import Algorithm1Search
-from fedslim.data import PAPER_UNEVEN_SIZES, TransactionDatabase, Vocabulary, load
+from fedslim.data import TransactionDatabase, Vocabulary, load
+from fedslim.data.partition import PAPER_UNEVEN_SIZES
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine

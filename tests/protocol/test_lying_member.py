@@ -25,8 +25,8 @@ from fedslim.protocol.state import MemberState
 from fedslim.protocol.wire_types import MAX_COUNT
 from fedslim.protocol.x_queries import Shape, entries_of, read, sketch_of
 from fedslim.protocol.x_sizes import Asked, enlarge
-from fedslim.secagg import AgreementKey, Ring, Sketch
-from fedslim.secagg.ring import Fields, words_of_rows
+from fedslim.secagg.keys import AgreementKey
+from fedslim.secagg.ring import Fields, Ring, Sketch, words_of_rows
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled, vector
 
 N_ITEMS = 10

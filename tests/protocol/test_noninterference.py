@@ -23,7 +23,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import apply_update, roster_digest
 from fedslim.protocol.wire_types import MAX_SLOTS
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
 N_ITEMS = 9

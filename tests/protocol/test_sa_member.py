@@ -12,7 +12,7 @@ from one_member import LAST, N_ITEMS, NONE, allocated, check_covers, side
 
 from fedslim.errors import ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 from wire import vector
 
 

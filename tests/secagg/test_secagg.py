@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedslim.errors import KeyAgreementError, MaskReuseError, RingError
-from fedslim.secagg import AgreementKey, Masker, MaskLabel, PairSecret, Ring, Sketch, aes
-from fedslim.secagg.masking import counters
+from fedslim.secagg import aes
+from fedslim.secagg.keys import AgreementKey, PairSecret
+from fedslim.secagg.masking import Masker, MaskLabel, counters
 from fedslim.secagg.masking import place as place_of
-from fedslim.secagg.ring import MAX_BITS, NARROW, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, NARROW, Ring, Sketch, put_rows, words_of_rows
 
 RUN = b"run 1"
 

@@ -18,14 +18,11 @@ from hypothesis import strategies as st
 from trusting import DAY, NOW, enrolled, extension, mode, request_of
 
 from fedslim.errors import CertificateError, DataError, ParameterError
-from fedslim.trust import (
-    Authority,
-    Role,
-    Statement,
-    make_request,
-)
-from fedslim.trust.authority import CertificateState, read_records
+from fedslim.trust.authority import Authority, CertificateState, read_records
 from fedslim.trust.certificates import pem
+from fedslim.trust.enrolment import make_request
+from fedslim.trust.identity import Statement
+from fedslim.trust.names import Role
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 

@@ -7,31 +7,17 @@ from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import Encoding
 from fedslim.data.fimi import write_fimi
 from fedslim.data.frames import from_dataframe
-from fedslim.data.generators import BUILTIN_NAMES, KINDS, PLANTED, Syndrome, builtin_database, builtin_members, generate
-from fedslim.data.partition import (
-    PAPER_UNEVEN_SIZES,
-    Partition,
-    dirichlet,
-    iid,
-    sized,
-    support_quantity_skew,
-    support_skew,
-)
-from fedslim.data.readers import FORMATS, data_names, load, read
-from fedslim.data.store import PublicSet, cache_folder, get, locate, public_set, public_sets
+from fedslim.data.generators import PLANTED, builtin_database, builtin_members, generate
+from fedslim.data.partition import Partition, dirichlet, iid, sized, support_quantity_skew, support_skew
+from fedslim.data.readers import data_names, load, read
+from fedslim.data.store import cache_folder, get, locate, public_set, public_sets
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over, read_labels
 
 __all__ = [
-    "BUILTIN_NAMES",
-    "FORMATS",
-    "KINDS",
-    "PAPER_UNEVEN_SIZES",
     "PLANTED",
     "Encoding",
     "ItemSecret",
     "Partition",
-    "PublicSet",
-    "Syndrome",
     "TransactionDatabase",
     "Vocabulary",
     "as_database",

@@ -3,10 +3,3 @@
 A cell is one run: data, variant, number of members, partition scheme and seed. Equal cells of two experiments share one
 record. The formulas are in `fedslim.metrics`.
 """
-
-from __future__ import annotations
-
-from fedslim.experiments.declarations import EXPERIMENTS, Cell, Experiment, Setting, resolve
-from fedslim.experiments.store import Store
-
-__all__ = ["EXPERIMENTS", "Cell", "Experiment", "Setting", "Store", "resolve"]

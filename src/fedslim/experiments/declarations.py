@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedslim.data import KINDS, data_names, locate, public_sets
-from fedslim.data.generators import MAX_TRANSACTIONS
+from fedslim.data import data_names, locate, public_sets
+from fedslim.data.generators import KINDS, MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.mdl.policy import WIDTH
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedslim import __version__
-from fedslim.data import KINDS
 from fedslim.data.atomic import write_whole
+from fedslim.data.generators import KINDS
 from fedslim.errors import CodeTableError, InputError
 from fedslim.experiments.declarations import Cell, Experiment
 from fedslim.federated.records import FAILED, RunRecord, load_run, save_run, with_agreements

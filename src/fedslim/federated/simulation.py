@@ -39,7 +39,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
-from fedslim.secagg import Sketch
+from fedslim.secagg.ring import Sketch
 
 if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable

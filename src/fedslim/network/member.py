@@ -19,7 +19,7 @@ from fedslim.network.journal import Journal, encode_record
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession, farewell
-from fedslim.trust import explain
+from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
     import ssl

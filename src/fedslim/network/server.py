@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.trust import RevocationWatch
+    from fedslim.trust.tls import RevocationWatch
 
 logger = logging.getLogger(__name__)
 

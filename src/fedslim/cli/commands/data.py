@@ -94,7 +94,8 @@ def make(
 
 def _known_sets(folder: str | None) -> list[dict[str, Any]]:
     """Return a record of each data set that has a name."""
-    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, public_sets
+    from fedslim.data import builtin_database, public_sets
+    from fedslim.data.generators import BUILTIN_NAMES, KINDS
 
     known = []
     for name in BUILTIN_NAMES:
@@ -226,7 +227,7 @@ def _description(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
     """Return built-in or generated data by the name of its kind; a file of that name does not count."""
-    from fedslim.data import BUILTIN_NAMES, KINDS
+    from fedslim.data.generators import BUILTIN_NAMES, KINDS
     from fedslim.data.readers import make_data
     from fedslim.data.store import did_you_mean
 

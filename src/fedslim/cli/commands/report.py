@@ -42,7 +42,8 @@ def report(
 
     The file needs no network and no other files. Several runs are shown side by side, with their curves in one chart.
     """
-    from fedslim.experiments import EXPERIMENTS, Store
+    from fedslim.experiments.declarations import EXPERIMENTS
+    from fedslim.experiments.store import Store
     from fedslim.experiments.tables import tabulate
     from fedslim.federated.records import FAILED
     from fedslim.report.finding import find_records

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedslim.mdl import CodeTable
     from fedslim.protocol.preparation import Preparation
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity
+    from fedslim.trust.identity import Identity
 
 FOLDER_MODE = 0o700  # permissions of a new run folder; an existing one keeps its own
 AUDIT = "audit.jsonl"
@@ -137,8 +137,7 @@ def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "P
 
 def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     """Load and check the identity of this process, and say what is about to expire."""
-    from fedslim.trust import Identity
-    from fedslim.trust.identity import KEY
+    from fedslim.trust.identity import KEY, Identity
 
     identity = Identity.load(folder, passphrases.for_key(folder / KEY, passphrase_file))
     now = datetime.now(UTC)
@@ -253,7 +252,7 @@ def status(
     """
     from fedslim.network.status import ask
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import client_context
+    from fedslim.trust.tls import client_context
 
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, None)

@@ -36,7 +36,7 @@ def show(
     For a run, also show its progress, what no member finds alone, the agreement with a reference, the cost, and the
     command to repeat it.
     """
-    from fedslim.experiments import EXPERIMENTS
+    from fedslim.experiments.declarations import EXPERIMENTS
     from fedslim.report.finding import find_records, is_record
     from fedslim.report.view import view
 

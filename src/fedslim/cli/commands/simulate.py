@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics import ReferenceTable
+    from fedslim.metrics.reference import ReferenceTable
 
 MAX_MEMBERS = 4096  # copied from the protocol, so that `--help` need not import it; a test checks that they agree
 CENTRALISED = "centralised"  # the name of the default reference, mined from all data in one place
