@@ -28,8 +28,7 @@ from fedslim.federated.deployment import DeployedMember, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.network.connection import hang_up, read_frame
 from fedslim.network.status import TAKING_PART
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Send
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession

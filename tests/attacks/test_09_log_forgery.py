@@ -23,8 +23,7 @@ from fedslim.cli.console.logs import set_up_logs
 from fedslim.errors import FrameError
 from fedslim.federated.loopback import HOST
 from fedslim.network.status import ASKING, PREFIX_BYTES
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.settings.federation_keys import Log
 from fedslim.trust.tls import server_context
 

@@ -4,8 +4,7 @@ import json
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError

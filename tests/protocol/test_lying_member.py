@@ -8,16 +8,14 @@ from collections import deque
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.bounded_ranking import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.network.journal import read_server_records, round_record
-from fedslim.protocol import messages as m
-from fedslim.protocol import roster
+from fedslim.protocol import messages as m, roster
 from fedslim.protocol.events import NewEpoch, RoundEnded
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession

@@ -11,15 +11,13 @@ import random
 
 import msgspec
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from one_member import entries, next_slots
 
 from fedslim.data import Vocabulary
 from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.mdl.table import WorkingTable
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import apply_update, roster_digest
 from fedslim.protocol.wire_types import MAX_SLOTS

@@ -6,8 +6,7 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_member import LAST, N_ITEMS, NONE, allocated, check_covers, side
 
 from fedslim.errors import ProtocolError, RingError, SecureAggregationError

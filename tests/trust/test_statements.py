@@ -9,8 +9,7 @@ import pickle
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from trusting import DAY, NOW, WORDS, enrolled
 
 from fedslim.errors import ParameterError, UntrustedError

@@ -1,6 +1,5 @@
 """Register all commands, and run one from its arguments to its exit code."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import errno
 import os
 import re

@@ -25,8 +25,7 @@ from fedslim.data.vocabulary import labels_for, over
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
-from fedslim.mdl.mining import check_width, reporter
-from fedslim.mdl.mining import prepare as prepare_engine
+from fedslim.mdl.mining import check_width, prepare as prepare_engine, reporter
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput

@@ -21,14 +21,12 @@ from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
 from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
-from fedslim.protocol.preparation import Outline
+from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS, Outline
 from fedslim.schema import Schema
 from fedslim.settings import federation_keys as keys
 from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X, SECTIONS
 from fedslim.toml import values
-from fedslim.toml.keys import SettingsFile, unknown
-from fedslim.toml.keys import value as value_of
+from fedslim.toml.keys import SettingsFile, unknown, value as value_of
 
 AGREEMENT = b"fedslim fed 6"
 AGREED = ("federation", "items", "schema", "limits")

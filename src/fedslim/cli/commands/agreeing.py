@@ -1,6 +1,5 @@
 """`fedslim federation`, `schema` and `vocabulary`: what server and members agree on before a run."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import secrets
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,6 +1,5 @@
 """`fedslim ca`, for the CA operator of a federation, and `fedslim enroll`, for members and servers."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,6 +1,5 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

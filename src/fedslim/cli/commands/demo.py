@@ -1,6 +1,5 @@
 """`fedslim demo`: the built-in hospitals mine together with every variant, and find what none finds alone."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import tempfile
 from collections import defaultdict
 from pathlib import Path

@@ -1,6 +1,5 @@
 """`fedslim experiment`: rerun the paper's experiments, and compare with its tables."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,6 +1,5 @@
 """`fedslim mine`: mine a code table from data."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import logging
 from contextlib import ExitStack
 from dataclasses import replace

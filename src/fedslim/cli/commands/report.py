@@ -1,6 +1,5 @@
 """`fedslim report`: write an HTML report about runs or a code table; it opens in any browser without a network."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import Annotated
 

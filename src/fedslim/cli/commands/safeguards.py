@@ -1,6 +1,5 @@
 """`fedslim policy`, `ledger` and `audit`: what a member allows, what it has answered, and what it has sent."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

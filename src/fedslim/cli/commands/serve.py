@@ -1,6 +1,5 @@
 """`fedslim server` and `fedslim status`: a federation over a network; also what `fedslim member` shares with them."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
 import contextlib
 import gc

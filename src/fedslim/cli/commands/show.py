@@ -1,6 +1,5 @@
 """`fedslim show`: show a saved code table or a run record."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,6 +1,5 @@
 """`fedslim simulate`: run a federation in one process, and show what it finds, costs and recovers."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

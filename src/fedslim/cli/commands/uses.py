@@ -1,6 +1,5 @@
 """`fedslim score`, `explain`, `compare`, `complete` and `rules`: what a code table is good for."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

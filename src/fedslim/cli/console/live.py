@@ -1,6 +1,5 @@
 """`--live`: show a run on a page of this computer while it goes on, and its report when it ends."""
 
-# Typer evaluates annotations at run time, so modules with options do not postpone them.
 import asyncio
 import contextlib
 import logging

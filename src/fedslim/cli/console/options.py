@@ -1,6 +1,5 @@
 """Arguments and options that several commands share, their checks, and groups of commands."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import csv
 import functools
 import inspect
@@ -22,8 +21,7 @@ from fedslim.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.columns import EncodedTable
-    from fedslim.schema import Conformed
-    from fedslim.schema import Schema as TableSchema
+    from fedslim.schema import Conformed, Schema as TableSchema
 
 LARGEST = 2**31 - 1  # the largest count of items or transactions that fits the engine's types
 TOLD = "fedslim: %(message)s"  # how log records are said by commands that have no log
