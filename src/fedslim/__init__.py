@@ -1,7 +1,5 @@
 """fedslim: find the few itemsets that compress your data best, even across silos that may not share data."""
 
-from __future__ import annotations
-
 import logging
 from typing import TYPE_CHECKING
 

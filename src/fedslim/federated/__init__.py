@@ -5,8 +5,6 @@ compare(simulation).as_dict()
 FedSlim(variant="x").fit([rows_a, rows_b]).codetable_
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fedslim._lazy import names_of

@@ -1,7 +1,5 @@
 """Mining by MDL: objective, code table, covers, search, estimator. Nothing here knows about messages or members."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fedslim._lazy import names_of

@@ -1,7 +1,5 @@
 """What a code table is good for: scoring, explaining, comparing, classifying, completing, rules. Nothing is sent."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fedslim._lazy import names_of
