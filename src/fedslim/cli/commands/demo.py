@@ -166,36 +166,21 @@ def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path
             raise RunError(f"{variant}: the processes found a different table than one process; report this as a bug")
         runs.append((simulation, result, audit))
     reports = [] if out is None else [("reports", str(out))]
-    print_rich(*_network_tables(runs), [*_network_facts(data, runs), *reports])
-
-
-def _network_tables(runs: "NetworkRuns") -> tuple[Any, Any]:
-    """Return tables of the itemsets that the first variant found, and of what each variant found and cost."""
-    table = runs[0][1].table
-    itemsets = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in table.top(SHOWN)]
-    rows = [
-        (
-            f"{len(result.table):,}",
-            f"{result.table.compression.L_percent:.2f}",
-            f"{result.record.figures['rounds']:,}",
-            size(sum(kind.bytes for kind in result.record.traffic)),
-            duration(result.seconds),
-            simulation.variant,
-            f"equal (server{' and members' if result.told else ''})",
-        )
-        for simulation, result, _ in runs
-    ]
-    header = ("itemsets", "L%", "rounds", "sent", "time", "variant", "compared with one process")
-    found = grid(("bits saved", "usage", f"found by {runs[0][0].variant}"), itemsets, right=2)
-    return found, grid(header, rows, right=5)
+    first, result, _ = runs[0]
+    rows = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in result.table.top(SHOWN)]
+    found = grid(("bits saved", "usage", f"found by {first.variant}"), rows, right=2)
+    facts = [*_network_facts(data, runs), *reports]
+    print_rich(found, overview(view([result.record for _, result, _ in runs])), facts)
 
 
 def _network_facts(data: str, runs: "NetworkRuns") -> list[tuple[str, str]]:
     simulation = runs[0][0]
     sizes = ", ".join(f"{name} {size:,}" for name, size in zip(simulation.members, simulation.sizes, strict=True))
     members, audits = count(len(simulation.members), "member"), []
-    for run, _, log in runs:
+    for run, result, log in runs:
         total = log.total
+        who = f"server{' and members' if result.told else ''}"
+        audits.append((f"table {run.variant}", f"equal ({who}) to that of one process, in {duration(result.seconds)}"))
         unmasked = total.statistics - total.statistics_masked
         sent = f"{log.member} sent {count(total.messages, 'message')}, {size(total.bytes)}"
         statistics = f"{total.statistics_masked:,} statistics masked, {unmasked:,} unmasked"
