@@ -27,7 +27,8 @@ from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import client_context, make_demo_ca, peer_name, server_context
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.tls import client_context, peer_name, server_context
 from warm import every_kernel
 from wire import Clock, Teller, Values, serve
 from worker import loaded

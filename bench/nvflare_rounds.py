@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from fedslim.data import load
-from fedslim.engines.simulator import JOB_ID, RESULTS
-from fedslim.engines.simulator import simulate as simulate_nvflare
+from fedslim.engines.simulator import JOB_ID, RESULTS, simulate as simulate_nvflare
 from fedslim.federated import divide, simulate
 from fedslim.federated.loopback import Loopback
 from fedslim.federated.records import load_run

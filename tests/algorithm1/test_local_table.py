@@ -7,8 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from federation import database, dense, rows
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from twin import Twin, cover
 
 from fedslim.algorithm1.local_table import LocalTable

@@ -6,8 +6,7 @@ import random
 import numpy as np
 import pytest
 from federation import Algorithm1Twin, Federation, Joined, database, dense, estimated_gain_of_union, rows, skewed
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from twin import estimated_gain
 
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, drift

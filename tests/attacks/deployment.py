@@ -15,7 +15,8 @@ from fedslim.federated.loopback import HOST, Loopback
 from fedslim.network.status import TAKING_PART
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.settings.federation_file import FederationFile
-from fedslim.trust import Identity, client_context
+from fedslim.trust.identity import Identity
+from fedslim.trust.tls import client_context
 
 MEMBERS = ("north", "south", "west")
 PATIENCE = 90.0

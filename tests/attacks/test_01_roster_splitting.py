@@ -20,7 +20,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.roster import roster_digest
 from fedslim.protocol.sums import add_up
 from fedslim.protocol.wire_types import ID_BYTES
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 from wire import Line, databases, inputs_of
 
 VICTIM = MEMBERS[0]

@@ -28,8 +28,7 @@ from fedslim.federated.deployment import DeployedMember, MemberTrust
 from fedslim.federated.simulation import prepare
 from fedslim.network.connection import hang_up, read_frame
 from fedslim.network.status import TAKING_PART
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Send
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
@@ -37,7 +36,8 @@ from fedslim.safeguards import guard as guarding
 from fedslim.safeguards.guard import Guard
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import MemberPolicy
-from fedslim.trust import make_demo_ca, server_context
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.tls import server_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -29,7 +29,7 @@ from fedslim.safeguards.guard import Guard
 from fedslim.safeguards.ledger import Snapshot
 from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.policy import MemberPolicy
-from fedslim.trust import Identity
+from fedslim.trust.identity import Identity
 
 FOUR, THREE = ("a", "b", "c", "d"), ("a", "b", "c")
 PATIENCE = 120.0

@@ -23,10 +23,9 @@ from fedslim.cli.console.logs import set_up_logs
 from fedslim.errors import FrameError
 from fedslim.federated.loopback import HOST
 from fedslim.network.status import ASKING, PREFIX_BYTES
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.settings.federation_keys import Log
-from fedslim.trust import server_context
+from fedslim.trust.tls import server_context
 
 FORGED = "2026-01-01 00:00:00,000 INFO all is ok"
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ \S.*")

@@ -15,7 +15,7 @@ from deployment import PATIENCE, Deployment
 
 from fedslim.federated.loopback import HOST
 from fedslim.network import status
-from fedslim.trust import client_context
+from fedslim.trust.tls import client_context
 
 
 @pytest.fixture

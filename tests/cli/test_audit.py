@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.safeguards.audit import AuditLog
 
 

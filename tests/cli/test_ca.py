@@ -10,7 +10,8 @@ import pytest
 from fedslim.cli.commands import certificates as ca
 from fedslim.cli.console import passphrases
 from fedslim.settings.federation_file import FederationFile
-from fedslim.trust import Identity, client_context, read_trust, server_context
+from fedslim.trust.identity import Identity, read_trust
+from fedslim.trust.tls import client_context, server_context
 
 WORDS = "seven purple hedgehogs"
 DIGITS = "[0-9a-f]{64}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedslim.experiments import EXPERIMENTS
+from fedslim.experiments.declarations import EXPERIMENTS
 
 SMALL = ("--datasets", "encounters", "--variants", "x,so")
 

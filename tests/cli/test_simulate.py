@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedslim.cli.commands import demo
-from fedslim.cli.commands.simulate import Variant, _tables
+from fedslim.cli.commands.show import _gap
+from fedslim.cli.commands.simulate import Variant
 from fedslim.errors import WriteError
 from fedslim.federated import SCHEMES
 from fedslim.federated.records import load_run
 from fedslim.mdl import mining
 from fedslim.mdl.codetable import CodeTable
-from fedslim.metrics import GapItemset
 
 PLAIN = {
     *("variant", "members", "bits_total", "bits_data", "bits_model", "L_percent", "L_data_percent", "itemsets"),
@@ -132,7 +131,7 @@ def test_a_reference_of_ours_and_of_another_program(fedslim, tmp_path):
     table = {"dataset": "d", "system": "s", "itemsets": [{"items": ["fever", "cough"], "usage": 3}]}
     theirs.write_text(json.dumps(table))
     assert json.loads(fedslim(*simulate, "--max-rounds", 50, "--reference", theirs, "--json").out)["f1"] < 0.1
-    assert f"with {theirs} (precision" in fedslim(*simulate, "--max-rounds", 50, "--reference", theirs).out
+    assert f"with {theirs}: " in fedslim(*simulate, "--max-rounds", 50, "--reference", theirs).out
 
 
 # -- what is shown and saved -----------------------------------------------------------------------------------------
@@ -141,26 +140,27 @@ def test_a_reference_of_ours_and_of_another_program(fedslim, tmp_path):
 def test_people_see_what_was_found_said_and_recovered(fedslim):
     ran = fedslim("simulate", "encounters", "--top", 3)
     assert (ran.code, ran.err) == (0, "")
-    found, said, gap, summary = ran.out.split("\n\n")
+    found, gap, said, members, summary = ran.out.split("\n\n")
     assert len(found.splitlines()) == 4
     assert [line.split()[-1] for line in said.splitlines()][1:3] == ["Masked", "Ask"]
     assert gap.splitlines()[0].endswith("found together, by no member alone")
+    assert [line.split()[0] for line in members.splitlines()[1:]] == ["500"] * 10
     facts = {line[:9].strip(): line[11:] for line in summary.splitlines() if line[0] != " "}
-    assert facts["members"] == "10 by iid, seed 0: 500 transactions each"
-    assert facts["search"].startswith("x: 185 candidates, ")
-    assert facts["search"].endswith("; converged")
+    assert facts["variant"].startswith("x, ")
+    assert facts["partition"] == "iid: members 10; seed 0"
+    assert facts["itemsets"].endswith("185 candidates tried")
+    assert facts["rounds"].endswith("; converged")
     assert " up, " in facts["sent"]
-    assert facts["agreement"].startswith("F1 1.000 with all data in one place")
-    assert facts["gap"].endswith("recovered (GRR 1.000)")
-    assert "masks" not in facts
+    assert facts["agreement"].startswith("with all data in one place: 140 matched, 0 missed, 0 extra; F1 1.000")
+    assert "GRR 1.000" in facts["gap"]
+    assert {"masks", "command"}.isdisjoint(facts)
 
 
-def test_members_without_support_are_not_counted():
-    traffic = SimpleNamespace(as_dict=lambda: {"by_kind": []})
-    simulation = SimpleNamespace(communication=traffic, table=SimpleNamespace(vocabulary=("a", "b")))
-    compared = SimpleNamespace(recovered=[GapItemset(("a", "b"), 9, (3, 1, 0, 2))])
-    _, gap = _tables(simulation, compared)
-    assert [list(column.cells) for column in gap.columns] == [["9"], ["3"], ["0 – 1.5 – 3"], ["a, b"]]
+@pytest.mark.parametrize(("members", "supports"), [(4, "3 + 1 + 0 + 2"), (13, "0 – 1.5 – 3")])
+def test_members_without_support_are_not_counted(members, supports):
+    gap = SimpleNamespace(recovered=1, found=[True], usage=[9], supports=[(3, 1, 0, 2)], items=[(0, 1)])
+    run = SimpleNamespace(own=None, table=None, gap=gap, members=[None] * members, labels=["a", "b"])
+    assert [list(column.cells) for column in _gap(run).columns] == [["9"], ["3"], [supports], ["a, b"]]
 
 
 def test_a_folder_gets_the_table_and_the_record(fedslim, tmp_path):
@@ -324,9 +324,9 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
     ran = fedslim("demo", "--quiet", "--out", tmp_path)
     assert (ran.code, ran.err) == (0, "")
     rows, found, facts = (part.splitlines() for part in ran.out.split("\n\n"))
-    assert rows[0].split() == ["itemsets", "L%", "F1", "gap", "closed", "rounds", "sent", "variant"]
-    assert len(rows) == 2 + len(Variant)
-    assert rows[2].split()[:3] == ["140", "57.42", "1.000"]
+    assert rows[0].split()[:3] == ["L%", "itemsets", "F1"]
+    assert [row.split()[-1] for row in rows] == ["run", *Variant]
+    assert rows[1].split()[:3] == ["57.42", "140", "1.000"]
     row = next(
         line for line in found if "dizziness, high creatinine, ibuprofen, enalapril, hydrochlorothiazide" in line
     )
@@ -335,10 +335,6 @@ def test_the_demo_shows_what_no_hospital_finds_alone(fedslim, tmp_path):
     assert facts[-1].split() == ["report", str(tmp_path / "report.html")]
     assert all(load_run(tmp_path / variant.value).variant == variant.value for variant in Variant)
     assert "Six hospitals, mining together" in (tmp_path / "report.html").read_text()
-
-
-def test_the_demo_is_of_all_variants():
-    assert set(demo.MEANING) == set(Variant)
 
 
 def test_a_name_that_looks_like_an_option_can_be_typed_again(fedslim, tmp_path, monkeypatch):

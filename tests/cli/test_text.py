@@ -3,8 +3,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.cli.console.output import MAX_SHOWN, shown_items, shown_label
 from fedslim.format import brief, count, duration, number, printable, size

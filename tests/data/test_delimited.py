@@ -5,8 +5,7 @@ import gzip
 import io
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fedslim.data import read, textstream
 from fedslim.data.columns import MISSING_TEXTS

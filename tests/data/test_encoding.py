@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy import sparse
 
 from fedslim.data import Encoding, as_database, builtin_database, encode

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from fedslim.data import TransactionDatabase, fimi, read, textstream, write_fimi
 from fedslim.errors import DataError, ParameterError

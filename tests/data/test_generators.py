@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from fedslim.data import KINDS, generate, read, write_fimi
+from fedslim.data import generate, read, write_fimi
+from fedslim.data.generators import KINDS
 from fedslim.errors import ParameterError
 
 SMALL = {"accidents-like": 12_000, "wide-sparse": 24_000}

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import encode, from_dataframe, load
 from fedslim.data.frames import dataframe_table

@@ -9,8 +9,7 @@ import sqlite3
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import encode, encode_together, from_dataframe, load
 from fedslim.data.frames import dataframe_table

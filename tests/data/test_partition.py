@@ -13,21 +13,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from fedslim.data import (
-    PAPER_UNEVEN_SIZES,
     TransactionDatabase,
     dirichlet,
     generate,
     iid,
+    partition as module,
     sized,
     support_quantity_skew,
     support_skew,
 )
-from fedslim.data import partition as module
+from fedslim.data.partition import PAPER_UNEVEN_SIZES
 from fedslim.errors import ParameterError
 
 # Disjoint itemsets over twelve items, so that any number of them is diverse.

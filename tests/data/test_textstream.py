@@ -4,8 +4,7 @@ import gzip
 import tracemalloc
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fedslim.data import read, textstream
 from fedslim.data.textstream import blocks, text_lines

@@ -8,8 +8,7 @@ import stat
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, labels_for, over, vocabulary
 from fedslim.errors import DataError, ParameterError

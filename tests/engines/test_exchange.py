@@ -17,8 +17,7 @@ from fedslim.engines.simulator import prepare_folder
 from fedslim.errors import RunError
 from fedslim.federated.records import load_run
 from fedslim.mdl.codetable import CodeTable
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.safeguards.ledger import AnswerLedger
 
 MAX_CALLS = 5_000

@@ -17,11 +17,10 @@ from fedslim.engines.server import JOIN, WORKING
 from fedslim.engines.simulator import prepare_folder
 from fedslim.engines.startup_kit import KitCheck, KitTrust
 from fedslim.errors import CertificateError, DataError, UntrustedError
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
 from fedslim.settings.site_file import SiteFile, write_site_file
-from fedslim.trust import Statement
+from fedslim.trust.identity import Statement
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fedslim.cli import main
 from fedslim.data import TransactionDatabase, load

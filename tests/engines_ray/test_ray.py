@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import ray
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sklearn.base import clone
 
 from fedslim.cli import main

@@ -6,8 +6,7 @@ import pytest
 
 from fedslim.cli.commands.experiment import Name
 from fedslim.errors import ParameterError
-from fedslim.experiments import EXPERIMENTS, Cell, Setting, resolve
-from fedslim.experiments.declarations import STAND_INS, VARIANTS
+from fedslim.experiments.declarations import EXPERIMENTS, STAND_INS, VARIANTS, Cell, Setting, resolve
 from fedslim.federated import SCHEMES
 from fedslim.mdl.policy import WIDTH
 

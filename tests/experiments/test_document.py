@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fedslim.errors import InputError
-from fedslim.experiments import EXPERIMENTS, Store
 from fedslim.experiments import tables as room
+from fedslim.experiments.declarations import EXPERIMENTS
+from fedslim.experiments.store import Store
 from fedslim.experiments.worker import run_cells
 
 

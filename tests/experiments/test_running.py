@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from fedslim.errors import InputError
-from fedslim.experiments import EXPERIMENTS, Cell, Setting, Store
-from fedslim.experiments.declarations import PAPER, FigureColumn
+from fedslim.experiments.declarations import EXPERIMENTS, PAPER, Cell, FigureColumn, Setting
 from fedslim.experiments.running import CellState, Runner
+from fedslim.experiments.store import Store
 from fedslim.experiments.tables import (
     CellOutcome,
     ResultTable,

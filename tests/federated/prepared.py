@@ -15,7 +15,7 @@ from fedslim.protocol.preparation import Outline
 from fedslim.schema import Schema
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import write_policy
-from fedslim.trust import make_demo_ca
+from fedslim.trust.enrolment import make_demo_ca
 
 MEMBERS = ("east", "north", "west")
 SCHEMA = """

@@ -10,7 +10,7 @@ from fedslim.federated.comparison import FIGURES, NOT_COMPARED
 from fedslim.federated.records import simulation_record
 from fedslim.mdl import mine
 from fedslim.mdl.driver import Stop
-from fedslim.metrics import ReferenceItemset, ReferenceTable
+from fedslim.metrics.reference import ReferenceItemset, ReferenceTable
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,9 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards.audit import AuditLog, summarise
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 from fedslim.settings.federation_file import write_template
-from fedslim.trust import install_list, make_demo_ca
+from fedslim.trust.enrolment import install_list, make_demo_ca
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -18,7 +18,8 @@ from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import JournalError, ProtocolError
 from fedslim.federated.deployment import SERVER_JOURNAL, DeployedMember, DeployedServer
 from fedslim.settings.federation_file import write_template
-from fedslim.trust import client_context, install_list, make_demo_ca
+from fedslim.trust.enrolment import install_list, make_demo_ca
+from fedslim.trust.tls import client_context
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

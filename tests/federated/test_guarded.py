@@ -26,7 +26,7 @@ from fedslim.safeguards.guard import Guard, Refusals
 from fedslim.safeguards.ledger import AnswerLedger
 from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.policy import MemberPolicy, write_policy
-from fedslim.trust import make_demo_ca
+from fedslim.trust.enrolment import make_demo_ca
 
 MEMBERS = ("north", "south", "west")
 SECRET = ItemSecret.from_random(bytes(32))

@@ -4,8 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fedslim.data import builtin_members
 from fedslim.errors import InputError

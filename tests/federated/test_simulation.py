@@ -11,8 +11,7 @@ from fedslim import simulate as exported
 from fedslim.cli.commands.simulate import MAX_MEMBERS, Scheme, Variant
 from fedslim.data import TransactionDatabase, builtin_database, iid, load
 from fedslim.errors import ParameterError
-from fedslim.federated import SCHEMES, divide, simulate
-from fedslim.federated import simulation as room
+from fedslim.federated import SCHEMES, divide, simulate, simulation as room
 from fedslim.federated.accounting import Account
 from fedslim.federated.simulation import named_databases
 from fedslim.mdl import CodeTable, mine

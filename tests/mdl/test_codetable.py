@@ -5,8 +5,7 @@ from math import log2
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import CodeTableError, DataError, FedslimError, MissingExtraError, WriteError

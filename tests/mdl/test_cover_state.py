@@ -5,8 +5,7 @@ from collections import Counter
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from twin import cover
 
 from fedslim.data import TransactionDatabase

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from fedslim.data import TransactionDatabase, builtin_database
-from fedslim.mdl import crew as crew_module
-from fedslim.mdl import effort, mine
+from fedslim.mdl import crew as crew_module, effort, mine
 from fedslim.mdl.crew import Crew, Helper
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.effort import Greedy, Local, carry_out

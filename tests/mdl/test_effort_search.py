@@ -6,8 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from test_engine_equals_twin import database, databases
 from test_pair_bounds import Frugal
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from local_twin import LocalTwin, RandomWidthTwin
 from test_engine_equals_twin import check_state, database, databases, policies, run_engine, twin_case
 

@@ -9,8 +9,7 @@ from itertools import pairwise
 import pytest
 
 from fedslim.data import PLANTED, builtin_database, builtin_members, generate, load
-from fedslim.mdl import CodeTable, mine
-from fedslim.mdl import effort as effort_module
+from fedslim.mdl import CodeTable, effort as effort_module, mine
 from fedslim.mdl.driver import Stop, Trend, stopping_on_interrupt
 from fedslim.mdl.effort import Greedy, Local, Plan, TaskOutcome, best_of, carry_out, parts, plan
 from fedslim.mdl.objective import Bits

@@ -6,8 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_engine_equals_twin import cascading, database, databases, policies
 from twin import estimated_gain
 

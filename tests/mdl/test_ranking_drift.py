@@ -3,8 +3,7 @@ from __future__ import annotations
 from math import inf, log2
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.mdl.kernels.ranking import PairRows, drift
 

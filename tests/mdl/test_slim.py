@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.sparse import coo_array, csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedslim.metrics import ReferenceItemset, ReferenceTable
+from fedslim.metrics.reference import ReferenceItemset, ReferenceTable
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 

@@ -6,8 +6,7 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from fedslim.data import TransactionDatabase

@@ -4,14 +4,14 @@ import json
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.data import TransactionDatabase, builtin_database, iid
 from fedslim.errors import ParameterError
 from fedslim.mdl import mine
 from fedslim.mdl.covering import worth
-from fedslim.metrics import discovery_gap, gap_recovery, local_gain_estimate, predict_gap
+from fedslim.metrics import discovery_gap, gap_recovery, predict_gap
+from fedslim.metrics.gap import local_gain_estimate
 
 PAIRS = ["".join(pair) for pair in combinations("abcde", 2)]
 TABLES = st.dictionaries(st.sampled_from([*PAIRS, "abc", "a"]), st.integers(1, 9))

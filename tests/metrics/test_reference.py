@@ -7,8 +7,8 @@ import pytest
 from fedslim.data import TransactionDatabase
 from fedslim.errors import CodeTableError
 from fedslim.mdl import CodeTable, mine
-from fedslim.metrics import ReferenceTable, fidelity, load_reference
-from fedslim.metrics import reference as module
+from fedslim.metrics import fidelity, load_reference, reference as module
+from fedslim.metrics.reference import ReferenceTable
 
 GOOD = {
     "dataset": "toy",

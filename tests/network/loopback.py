@@ -35,8 +35,9 @@ from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
 from fedslim.settings.federation_file import FederationFile, write_template
-from fedslim.trust import Identity, client_context, peer_name, server_context
 from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.identity import Identity
+from fedslim.trust.tls import client_context, peer_name, server_context
 
 SECRET = ItemSecret.from_random(bytes(range(32)))
 BRISK = Patience(answer=60.0, grace=20.0, frame=5.0, farewell=5.0, handshake=2.0)

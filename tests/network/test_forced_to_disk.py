@@ -12,7 +12,7 @@ from trusting import NOW
 from fedslim.data.atomic import write_whole
 from fedslim.network import journal as room
 from fedslim.network.journal import Journal
-from fedslim.trust import Authority
+from fedslim.trust.authority import Authority
 
 KEY = bytes(range(32))
 

@@ -18,16 +18,14 @@ from loopback import UNLIMITED, Loopback, heard, process, said, say, serving
 from fedslim.errors import RunError
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
-from fedslim.network import connection as connections
-from fedslim.network import listener as door
+from fedslim.network import connection as connections, listener as door
 from fedslim.network.connection import Patience, hang_up
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.roster import MAX_EPOCHS
 from fedslim.protocol.server import ServerSession
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 
 GOOD, BAD = ("s0", "s1"), "s2"
 MB = 1 << 20

@@ -9,8 +9,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.errors import JournalError, ParameterError, WriteError
 from fedslim.network import journal as journals

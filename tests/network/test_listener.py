@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from fedslim.network.listener import Door
-from fedslim.trust import client_context, make_demo_ca, server_context
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.tls import client_context, server_context
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from fedslim.network import listener
 from fedslim.network.connection import Patience, unreached_because
 from fedslim.network.listener import SUMMARY_EVERY, RefusedConnections
 from fedslim.network.member import NetworkMember
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 
 
 class Told:

@@ -14,7 +14,8 @@ from fedslim.network import status
 from fedslim.network.server import NetworkServer
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import client_context, make_demo_ca, peer_name, server_context
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.tls import client_context, peer_name, server_context
 
 MEMBERS = ("north", "south")
 

@@ -11,7 +11,7 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberSession
 from fedslim.protocol.variant import sides
 from fedslim.protocol.wire_types import MAX_SLOTS
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 from wire import FIGURE, RUN, databases, inputs_of, of_numbers, settings_for, sprinkled, vector
 
 SUPPORTS = m.WantSupports()

@@ -7,17 +7,16 @@ from dataclasses import replace
 
 import pytest
 from federation import Federation, dense, rows, skewed
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from fedslim.algorithm1.search import Algorithm1Search
-from fedslim.data import PAPER_UNEVEN_SIZES, TransactionDatabase, Vocabulary, load
+from fedslim.data import TransactionDatabase, Vocabulary, load
+from fedslim.data.partition import PAPER_UNEVEN_SIZES
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
 from fedslim.mdl.policy import Policy
-from fedslim.protocol import messages as m
-from fedslim.protocol import x, x_sizes
+from fedslim.protocol import messages as m, x, x_sizes
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
 
 SETS = ("chess", "mushroom", "ionosphere", "adult")

@@ -10,7 +10,7 @@ from fedslim.errors import RingError
 from fedslim.network.journal import read_server_records
 from fedslim.protocol import messages as m
 from fedslim.protocol.state import MemberState, SessionState
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 
 
 @pytest.mark.parametrize("seed", range(3))

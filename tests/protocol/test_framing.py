@@ -9,13 +9,11 @@ import zlib
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.errors import FrameError, ProtocolError
 from fedslim.network.in_process import FrameSent
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.framing import MAX_FRAME, MAX_PLAIN, from_member, from_server, length_of, to_bytes
 from fedslim.protocol.wire_types import MAX_COUNT
 from wire import FIGURE, VARIANTS, databases, decoded, recorded

@@ -8,16 +8,14 @@ from collections import deque
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
 from fedslim.mdl.bounded_ranking import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
 from fedslim.network.journal import read_server_records, round_record
-from fedslim.protocol import messages as m
-from fedslim.protocol import roster
+from fedslim.protocol import messages as m, roster
 from fedslim.protocol.events import NewEpoch, RoundEnded
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
@@ -25,8 +23,8 @@ from fedslim.protocol.state import MemberState
 from fedslim.protocol.wire_types import MAX_COUNT
 from fedslim.protocol.x_queries import Shape, entries_of, read, sketch_of
 from fedslim.protocol.x_sizes import Asked, enlarge
-from fedslim.secagg import AgreementKey, Ring, Sketch
-from fedslim.secagg.ring import Fields, words_of_rows
+from fedslim.secagg.keys import AgreementKey
+from fedslim.secagg.ring import Fields, Ring, Sketch, words_of_rows
 from wire import FIGURE, SECRET, VARIANTS, Line, databases, of_numbers, server_for, sprinkled, vector
 
 N_ITEMS = 10

@@ -11,7 +11,8 @@ from fedslim.errors import FedslimError, ParameterError, ProtocolError, RingErro
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.state import SessionState
-from fedslim.secagg import AgreementKey, Ring
+from fedslim.secagg.keys import AgreementKey
+from fedslim.secagg.ring import Ring
 from wire import FIGURE, MOST, RUN, SECRET, VARIANTS, databases, inputs_of, settings_for
 
 

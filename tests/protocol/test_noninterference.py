@@ -11,19 +11,17 @@ import random
 
 import msgspec
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from one_member import entries, next_slots
 
 from fedslim.data import Vocabulary
 from fedslim.errors import FedslimError, KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.mdl.table import WorkingTable
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.roster import apply_update, roster_digest
 from fedslim.protocol.wire_types import MAX_SLOTS
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 from wire import RUN, SECRET, entropy_of, of_numbers, settings_for, sprinkled
 
 N_ITEMS = 9

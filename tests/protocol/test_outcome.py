@@ -7,7 +7,7 @@ from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import code_table, pack_table
 from fedslim.protocol.x_queries import Shape, read, words_of
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 
 SUPPORTS = [5, 4, 3]
 

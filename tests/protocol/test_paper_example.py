@@ -7,7 +7,7 @@ from twin import estimated_gain
 
 from fedslim.mdl.objective import code_length, standard_lengths
 from fedslim.protocol import messages as m
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 from wire import FIGURE, VARIANTS, Line, databases, recorded, table_of
 
 GLOBAL = {"a": 9, "b": 7, "c": 4, "d": 4, "e": 3}

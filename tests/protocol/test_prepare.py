@@ -8,16 +8,14 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.frames import dataframe_table
 from fedslim.errors import ProtocolError, UntrustedError
 from fedslim.federated.simulation import entropy_of
 from fedslim.network.in_process import FrameSent, MemoryFederation
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.bisection import PARTS, Bisection, OpenColumn, ordered, round_all, value_of
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation

@@ -6,14 +6,12 @@ from contextlib import suppress
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.frames import dataframe_table
 from fedslim.errors import FrameError, ProtocolError
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.bisection import PARTS
 from fedslim.protocol.preparation import MAX_ROUNDS, Outline
 from fedslim.protocol.prepare import FIRST_SKETCH, GROWTH, PrepareMember, Site

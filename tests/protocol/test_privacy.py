@@ -14,7 +14,7 @@ from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 from fedslim.protocol.member import MemberInput, MemberSession
-from fedslim.secagg import AgreementKey
+from fedslim.secagg.keys import AgreementKey
 from wire import (
     FIGURE,
     MOST,

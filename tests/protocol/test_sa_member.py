@@ -6,13 +6,12 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_member import LAST, N_ITEMS, NONE, allocated, check_covers, side
 
 from fedslim.errors import ProtocolError, RingError, SecureAggregationError
 from fedslim.protocol import messages as m
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 from wire import vector
 
 

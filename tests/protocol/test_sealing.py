@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from weather import MEMBERS, Weather
 
 from fedslim.data import TransactionDatabase, Vocabulary
 from fedslim.errors import ProtocolError
-from fedslim.protocol import messages as m
-from fedslim.protocol import sealing
+from fedslim.protocol import messages as m, sealing
 from fedslim.protocol.framing import MAX_FRAME
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.sealing import label_key, seal, sealed_bytes, unseal

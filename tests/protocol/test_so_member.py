@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_member import LAST, N_ITEMS, check_covers, side
 
 from fedslim.errors import ProtocolError

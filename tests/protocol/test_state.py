@@ -9,8 +9,7 @@ import pytest
 
 from fedslim.errors import ParameterError, ProtocolError
 from fedslim.mdl import mine
-from fedslim.protocol import messages as m
-from fedslim.protocol import state as legality
+from fedslim.protocol import messages as m, state as legality
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.server import MAX_LATE
 from fedslim.protocol.state import AT_MEMBER, AT_SERVER, AWAITING, MemberState, SessionState

@@ -7,8 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 from federation import rows
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_member import FINAL, FREE, PAIR, ROW, asked, check_covers, dropping, insertion, insertions, searching
 from test_exact import dealt
 from weather import Weather
@@ -19,8 +18,7 @@ from fedslim.federated import divide, simulate
 from fedslim.mdl import mine
 from fedslim.mdl.effort import WIDTHS
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.protocol import messages as m
-from fedslim.protocol import x_sizes
+from fedslim.protocol import messages as m, x_sizes
 from wire import of_numbers, recorded, sprinkled, table_of
 
 

@@ -26,8 +26,7 @@ from one_member import (
 
 from fedslim.errors import ProtocolError, RingError
 from fedslim.protocol import messages as m
-from fedslim.secagg import Ring
-from fedslim.secagg.ring import Fields
+from fedslim.secagg.ring import Fields, Ring
 from wire import vector
 
 COMMON = "items in common"

@@ -7,8 +7,7 @@ from itertools import combinations
 
 import msgspec
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from one_member import FINAL, LAST, N_ITEMS, ROW, asked, check_covers, dropping, entries, next_slots, searching
 
 from fedslim.errors import ProtocolError, SecureAggregationError

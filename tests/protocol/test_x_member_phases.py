@@ -22,7 +22,7 @@ from one_member import (
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 
 IN_THE_SEARCH = [
     ROW,

@@ -12,8 +12,7 @@ import numpy as np
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
 from fedslim.network.in_process import FrameSent, MemoryFederation, RoundPassed
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Ended, Failed, Send
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table

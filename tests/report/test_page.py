@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.report.page import json_in_html, page, write_page
 from fedslim.report.view import view

@@ -10,8 +10,7 @@ import pytest
 from fedslim.errors import InputError
 from fedslim.protocol import messages
 from fedslim.protocol.variant import VARIANTS
-from fedslim.report import captions
-from fedslim.report import view as room
+from fedslim.report import captions, view as room
 from fedslim.report.view import view
 
 

@@ -8,14 +8,12 @@ from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import ItemSecret, TransactionDatabase
 from fedslim.errors import ConfigurationError, DataError, ParameterError, WriteError
 from fedslim.network.in_process import FrameSent, MemoryFederation
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards import audit

@@ -11,8 +11,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError, LedgerError, WriteError

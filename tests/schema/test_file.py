@@ -6,8 +6,7 @@ import pickle
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import Encoding, encode
 from fedslim.errors import ConfigurationError, DataError, FedslimError

@@ -6,8 +6,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from fedslim.data import load
 from fedslim.data.readers import read_table

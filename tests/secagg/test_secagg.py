@@ -10,14 +10,13 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fedslim.errors import KeyAgreementError, MaskReuseError, RingError
-from fedslim.secagg import AgreementKey, Masker, MaskLabel, PairSecret, Ring, Sketch, aes
-from fedslim.secagg.masking import counters
-from fedslim.secagg.masking import place as place_of
-from fedslim.secagg.ring import MAX_BITS, NARROW, put_rows, words_of_rows
+from fedslim.secagg import aes
+from fedslim.secagg.keys import AgreementKey, PairSecret
+from fedslim.secagg.masking import Masker, MaskLabel, counters, place as place_of
+from fedslim.secagg.ring import MAX_BITS, NARROW, Ring, Sketch, put_rows, words_of_rows
 
 RUN = b"run 1"
 

@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.errors import ConfigurationError, DataError, FedslimError, InputError

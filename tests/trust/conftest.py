@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from trusting import NOW
 
-from fedslim.trust import Authority, make_demo_ca
+from fedslim.trust.authority import Authority
+from fedslim.trust.enrolment import make_demo_ca
 
 
 @pytest.fixture

@@ -13,19 +13,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from trusting import DAY, NOW, enrolled, extension, mode, request_of
 
 from fedslim.errors import CertificateError, DataError, ParameterError
-from fedslim.trust import (
-    Authority,
-    Role,
-    Statement,
-    make_request,
-)
-from fedslim.trust.authority import CertificateState, read_records
+from fedslim.trust.authority import Authority, CertificateState, read_records
 from fedslim.trust.certificates import pem
+from fedslim.trust.enrolment import make_request
+from fedslim.trust.identity import Statement
+from fedslim.trust.names import Role
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 

@@ -9,21 +9,13 @@ import pytest
 from trusting import DAY, NOW, WORDS, enrolled, mode, request_of
 
 from fedslim.errors import CertificateError, DataError, ParameterError, UntrustedError
-from fedslim.trust import (
-    Authority,
-    Identity,
-    Role,
-    client_context,
-    install,
-    install_list,
-    make_renewal,
-    make_request,
-    read_trust,
-    server_context,
-)
 from fedslim.trust import keys as key_files
-from fedslim.trust.authority import CertificateState, read_records
+from fedslim.trust.authority import Authority, CertificateState, read_records
 from fedslim.trust.certificates import pem
+from fedslim.trust.enrolment import install, install_list, make_renewal, make_request
+from fedslim.trust.identity import Identity, read_trust
+from fedslim.trust.names import Role
+from fedslim.trust.tls import client_context, server_context
 
 # -- keys and folders ------------------------------------------------------------------------------------------------
 

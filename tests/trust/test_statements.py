@@ -9,20 +9,16 @@ import pickle
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from trusting import DAY, NOW, WORDS, enrolled
 
 from fedslim.errors import ParameterError, UntrustedError
-from fedslim.secagg import AgreementKey
-from fedslim.trust import (
-    Authority,
-    Identity,
-    Role,
-    Statement,
-    make_demo_ca,
-)
+from fedslim.secagg.keys import AgreementKey
+from fedslim.trust.authority import Authority
 from fedslim.trust.certificates import make_certificate
+from fedslim.trust.enrolment import make_demo_ca
+from fedslim.trust.identity import Identity, Statement
+from fedslim.trust.names import Role
 
 # -- what members sign -----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from twin import cover
 
 from fedslim import CodeTable, Slim

@@ -21,7 +21,7 @@ from fedslim.mdl.questions import Change, Supports
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import ask_counts, pack_counts
 from fedslim.protocol.variant import MemberSide, Replies, Round, UnmaskedWords
-from fedslim.secagg import Ring
+from fedslim.secagg.ring import Ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -6,15 +6,11 @@ Nothing here imports numpy or numba before a command needs them, so that `--help
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
-"""The exit code that shells give to a program ended by Ctrl-C."""
+INTERRUPTED = 130  # the exit code that shells give to a program ended by Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,5 @@
 """Register all commands, and run one from its arguments to its exit code."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import errno
 import os
 import re
@@ -34,8 +33,7 @@ from fedslim.cli.console.output import forgiving_streams, let_go_of_stdout, prin
 from fedslim.errors import FedslimError
 
 DEBUG = "--debug"
-COMPLETE = "_FEDSLIM_COMPLETE"
-"""Set by the scripts of --show-completion when the shell asks for completions."""
+COMPLETE = "_FEDSLIM_COMPLETE"  # set by the scripts of --show-completion when the shell asks for completions
 
 app = typer.Typer(
     name="fedslim",
@@ -99,10 +97,8 @@ def fedslim(
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command in the arguments and return the exit code; print an error as one line on stderr.
-
-    Typer's own main would print errors in another format and exit the process.
-    """
+    """Run the command in the arguments and return the exit code; print an error as one line on stderr."""
+    # Not by typer's own main, which would print errors in another format and exit the process.
     arguments, debug = _without_debug(arguments)
     if arguments[:1] == ["client"]:  # the name of this command before 0.1
         arguments[0] = "member"

@@ -6,14 +6,12 @@ import gzip
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from fedslim.errors import DataError, WriteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRIVATE = 0o600  # permissions of a file that only its owner may read
 
@@ -65,11 +63,7 @@ def _open(partial: Path, mode: int) -> IO[bytes]:
 
 @contextmanager
 def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
-    """Open a new file for content that cannot be recreated, such as a key; with `private`, only the owner may read it.
-
-    Like `replacing`, this is atomic, but it never overwrites: an existing file stays, even one that appeared while the
-    block ran.
-    """
+    """Open a new file, atomically; an existing one stays, even one that appeared while the block ran."""
     partial = path.parent / _name_of_part()
     try:
         if os.path.lexists(path):

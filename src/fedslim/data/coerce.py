@@ -1,33 +1,33 @@
-"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases.
-
-`encode_together` is for experiments in one process, which sees all rows anyway. In a federation, members agree on a
-vocabulary instead (`fedslim.data.vocabulary`), and cut their numeric columns in the same way beforehand.
-"""
+"""Convert lists, DataFrames, arrays, files and names of data sets to transaction databases."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from fedslim.data.columns import Column, EncodedTable, number_transactions, pool
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import ITEMS, Choices, Encoding, check_no_choices, encode_table, find_long, tell_long
+from fedslim.data.encoding import (
+    ITEMS,
+    Choices,
+    Encoding,
+    TableSchema,
+    check_no_choices,
+    encode_table,
+    find_long,
+    tell_long,
+)
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.data.guessing import long_by_name
 from fedslim.data.readers import is_source, load, read_table
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.data.encoding import TableSchema
 
 _ACCEPTED = (
     "a TransactionDatabase, a list of lists of items, a pandas or polars DataFrame, an Arrow table or stream, "
@@ -105,10 +105,8 @@ def encode_numbers(
     *,
     long: bool | None = None,
 ) -> tuple[TransactionDatabase, Encoding]:
-    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ...
-
-    For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
-    """
+    """Convert as `encode` does, but an array with numbers other than 0 and 1 is a table with columns '0', '1', ..."""
+    # For estimators, which scikit-learn gives such arrays. Elsewhere they are refused: they may be item numbers.
     if isinstance(X, np.ndarray) and X.ndim == _MATRIX_DIMENSIONS and X.dtype.kind in "iuf":
         names = tuple(str(column) for column in range(X.shape[1]))
         values = not np.isin(X, (0, 1)).all() or (encoding is not None and encoding.kind == "categorical")
@@ -130,11 +128,8 @@ def _from_items(X: Any, name: str | None) -> TransactionDatabase:  # noqa: N803 
 
 
 def is_matrix(value: Any) -> bool:
-    """Return whether `value` is a sparse matrix or an array of numbers, whose columns are items.
-
-    A sparse matrix exists only if scipy is loaded already, so this does not import it.
-    """
-    sparse = sys.modules.get("scipy.sparse")
+    """Return whether `value` is a sparse matrix or an array of numbers, whose columns are items."""
+    sparse = sys.modules.get("scipy.sparse")  # a sparse matrix exists only if it is loaded already
     if sparse is not None and bool(sparse.issparse(value)):
         return True
     return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"

@@ -1,7 +1,6 @@
 """Tables: columns of codes and distinct values, and how to build them batch by batch.
 
-Every reader makes `Column`s, so that missing values, order and flags are handled in one place. `fedslim.data.encoding`
-turns columns into items, and `fedslim.schema` does so by a schema.
+Every reader makes `Column`s, so that missing values, order and flags are handled in one place.
 """
 
 from __future__ import annotations
@@ -9,25 +8,22 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import number_label
 from fedslim.data.parsing import decimal_mark, is_code, parse_number, unwritable, value_text
 from fedslim.errors import DataError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
-    Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
-    Make = Callable[[str], Any]  # a builder of a column, from its name
+Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
+Batch = tuple[int, Sequence[Any]]  # a number of rows, and the cells of each column
+Make = Callable[[str], Any]  # a builder of a column, from its name
 
 MISSING = -1  # code of a missing cell, which yields no item
 MISSING_TEXTS = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "Null"])
@@ -236,11 +232,7 @@ def positions(names: Sequence[str], pair: Pair, source: str) -> Sequence[int]:
 def long_to_database(
     transaction: Column, item: Column, *, name: str, source: str, place: Callable[[int], str] | None = None
 ) -> TransactionDatabase:
-    """Convert a table of (transaction, item) rows; transactions are in order of first appearance.
-
-    A row with a transaction but no item declares a transaction, possibly empty; a row without a transaction is an
-    error. `place` returns the position of a row (counted from 0) in a file, for messages.
-    """
+    """Convert a table of (transaction, item) rows; a row without an item declares a transaction, possibly empty."""
     number, transactions = number_transactions(transaction, source, place)
     known = item.codes != MISSING
     number, codes = (number, item.codes) if known.all() else (number[known], item.codes[known])
@@ -290,10 +282,7 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
 
 
 class ColumnBuilder:
-    """Builds a column of Python values; None is missing. The loops run in C, for speed.
-
-    Values of one type keep it: booleans and numbers stay what they are. Anything else becomes strings.
-    """
+    """Builds a column of Python values; None is missing. Booleans and numbers keep their type, if all have the same."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -341,10 +330,7 @@ def batches_of(rows: Iterable[Sequence[Any]]) -> Iterator[Batch]:
 def build(
     names: Sequence[str], batches: Iterable[Batch], rows: int | None = None, make: Make = ColumnBuilder
 ) -> Iterator[list[Column]]:
-    """Build columns from batches, which are not kept; yield them after so many rows, and in the end.
-
-    Names may be appended between batches. Nothing is yielded if there are no rows.
-    """
+    """Build columns from batches; yield them after so many rows, and in the end. Names may be appended in between."""
     builders: list[Any] = []
     held = 0
     for size, batch in batches:

@@ -6,21 +6,19 @@ transactions over the same vocabulary give the same code table.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.parsing import plain_rows
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from fedslim.data.encoding import Encoding
 
 ItemArray = np.int32  # type of item ids: room for 2^31 items in half the memory of int64
@@ -103,10 +101,7 @@ class TransactionDatabase:
         *,
         name: str = "data",
     ) -> TransactionDatabase:
-        """Build from the concatenated items of all transactions and the length of each transaction.
-
-        If the items of each transaction are sorted already, as in most files, this needs no sort and no pairs.
-        """
+        """Build from the concatenated items of all transactions and their lengths; fast if items are sorted already."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if _ascending(offsets, item_ids):

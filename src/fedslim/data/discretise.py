@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 DEFAULT_BINS = 10
 _EXACT_DIGITS = 17  # significant digits that represent any 64-bit float exactly
@@ -30,10 +27,7 @@ def check_bins(bins: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them.
-
-    Tuples of plain numbers, so that they can be pickled with a model and applied to unseen rows.
-    """
+    """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them."""
 
     cuts: tuple[float, ...]
     labels: tuple[str, ...]

@@ -1,23 +1,16 @@
-"""Read fedslim's JSON files, which start with a format name and a version.
-
-FILES = Format("fedslim-vocabulary", 1, bad=lambda path, why: DataError(...))
-FILES.decode(data, path, _File)
-"""
+"""Read and write fedslim's JSON files, which start with a format name and a version."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from fedslim.data.atomic import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedslim.errors import FedslimError
+from fedslim.errors import FedslimError
 
 Content = TypeVar("Content")
 

@@ -1,8 +1,5 @@
 """Encode tables as transactions with `column=value` items, and keep the encoding for later data.
 
-    database, encoding = encode_table(table)                  # chooses one-hot or categorical, and where to cut
-    unseen, _ = encode_table(other, encoding=encoding)        # applies these choices: the same values, the same items
-
 To compare new rows with a model, encode them as the model's data were encoded. A new encoding, from five rows instead
 of five thousand, would cut other intervals and silently give other items.
 """
@@ -10,23 +7,27 @@ of five thousand, would cut other intervals and silently give other items.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
+from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import MISSING, Column, check_names, long_to_database, number_transactions, recode
+from fedslim.data.columns import (
+    MISSING,
+    Column,
+    EncodedTable,
+    check_names,
+    long_to_database,
+    number_transactions,
+    recode,
+)
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins, equal_frequency
 from fedslim.data.guessing import PAIR, guess_column, guess_long, long_by_name, looks_long
 from fedslim.data.parsing import parse_date, parse_number
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fedslim.data.columns import EncodedTable
 
 logger = logging.getLogger(__name__)
 

@@ -6,23 +6,19 @@ minute. Only a block with an error is read line by line, to locate the error.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.atomic import writing
 from fedslim.data.columns import ranked
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.textstream import Block, blocks, explain_decoding
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 LARGEST_ITEM = 2**63 - 1  # the largest item number: they are read as signed 64-bit integers
 _SAFE_DIGITS = 18  # numbers with this many digits always fit 64 bits; longer ones are checked one by one

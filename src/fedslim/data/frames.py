@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,24 +21,18 @@ from fedslim.data.columns import (
     NO_PAIR,
     Column,
     EncodedTable,
+    Pair,
     Wanted,
     long_to_database,
     positions,
     tables,
     text_of,
 )
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import Choices, check_no_choices, encode_table
+from fedslim.data.encoding import Choices, TableSchema, check_no_choices, encode_table
 from fedslim.data.textstream import is_folder, open_bytes
 from fedslim.errors import DataError, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
-
-    from fedslim.data.columns import Pair
-    from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import TableSchema
 
 ROWS_IN_BATCH = 1 << 16
 _NO_TABLE = {"Series", "Index", "ChunkedArray"}  # Arrow streams of one column
@@ -93,10 +89,7 @@ def reason_of(error: BaseException) -> str:
 def arrow_tables(
     reader: Any, source: str, wanted: Wanted, categories: Mapping[str, bool] | None = None, *, empty: bool = False
 ) -> Iterator[EncodedTable]:
-    """Read all batches of a `pyarrow.RecordBatchReader`, or of an object with a `schema` and batches.
-
-    `categories` says which columns were stored as categories, whatever the batches have.
-    """
+    """Read all batches of a `pyarrow.RecordBatchReader`; `categories` says which columns were stored as categories."""
     names = [str(label) for label in reader.schema.names]
     kinds = dict(zip(names, reader.schema.types, strict=True))
     batches = ((batch.num_rows, batch.columns) for batch in reader)

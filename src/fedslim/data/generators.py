@@ -7,28 +7,23 @@ of a larger one, and scaling can be measured on data of one kind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.database import ItemArray, TransactionDatabase
 from fedslim.data.store import did_you_mean
 from fedslim.errors import DataError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # the length of each transaction, and all items
+Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
 
-    from numpy.typing import NDArray
-
-    Rows = tuple[NDArray[np.int64], NDArray[np.int32]]  # the length of each transaction, and all items
-    Maker = Callable[[np.random.Generator, int], Rows]  # from a stream and the number of the first transaction
-
-CHUNK = 8192
-"""Transactions per chunk. The data of a seed depend on it, so it must not change."""
-
+CHUNK = 8192  # transactions per chunk. The data of a seed depend on it, so it must not change.
 MAX_TRANSACTIONS = 10**8
 MAX_SEED = 2**63 - 1
 
@@ -104,10 +99,8 @@ _FREQUENCIES = (0.999, 0.97, 0.82, 0.47, 0.28, 0.15, 0.08, 0.035, 0.012, 0.003, 
 
 
 def _dense(rng: np.random.Generator) -> Maker:
-    """Generate accidents of several classes, with overlapping patterns whose probability depends on the class.
-
-    Patterns use part of each item's frequency and independent noise the rest, so the frequencies match the real data.
-    """
+    """Generate accidents of several classes, with overlapping patterns whose probability depends on the class."""
+    # Patterns use part of each item's frequency and independent noise the rest, so the frequencies match the real data.
     frequency = np.interp(np.arange(_DENSE_ITEMS), _RANKS, _FREQUENCIES)
     members, chance = _dense_patterns(rng, frequency)
     untouched = np.ones((_CLASSES, _DENSE_ITEMS))
@@ -136,11 +129,8 @@ def _dense(rng: np.random.Generator) -> Maker:
 def _dense_patterns(
     rng: np.random.Generator, frequency: NDArray[np.float64]
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.float64]]:
-    """Return patterns as arrays of item ranks, and the probability of each in each class.
-
-    Each item's frequency is a budget, and a pattern takes a share of what its rarest item has left. Later patterns find
-    less, so a few patterns are common and many are rare.
-    """
+    """Return patterns as arrays of item ranks, and the probability of each in each class."""
+    # Each item's frequency is a budget, and a pattern takes a share of what its rarest item has left.
     members = []
     chance = np.zeros((_CLASSES, _DENSE_PATTERNS))
     budget = 0.9 * frequency
@@ -185,10 +175,8 @@ _NOISE = 8  # maximum number of items drawn independently for a transaction
 
 
 def _sparse(rng: np.random.Generator) -> Maker:
-    """Generate transactions from up to three patterns, some items drawn by popularity, and one item in turn.
-
-    Popularity follows a power law of the rank. The item in turn makes every item occur once in 20,000 transactions.
-    """
+    """Generate transactions from up to three patterns, some items drawn by popularity, and one item in turn."""
+    # The item in turn makes every item occur once in 20,000 transactions.
     label = np.argsort(rng.random(_WIDE_ITEMS), kind="stable")
     item_cdf = _power_law(_WIDE_ITEMS, offset=20)
     pattern_cdf = _power_law(_WIDE_PATTERNS, offset=10)
@@ -300,19 +288,15 @@ def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> li
         >>> [(name, len(database)) for name, database in builtin_members("encounters")][:2]
         [('Northgate', 910), ('Riverside', 860)]
     """
-    _check(name, seed)
+    if name not in BUILTIN_NAMES:
+        raise DataError(f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}")
+    check_whole("seed", seed, 0)
     return [(hospital.name, _encounters(hospital, seed, number)) for number, hospital in enumerate(HOSPITALS)]
 
 
 def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> TransactionDatabase:
     """Return a built-in data set as one database, member after member."""
     return TransactionDatabase.joined([database for _, database in builtin_members(name, seed=seed)], name=name)
-
-
-def _check(name: str, seed: int) -> None:
-    if name not in BUILTIN_NAMES:
-        raise DataError(f"there is no built-in data set {name!r}{did_you_mean(name, list(BUILTIN_NAMES))}")
-    check_whole("seed", seed, 0)
 
 
 def _encounters(hospital: Hospital, seed: int, number: int) -> TransactionDatabase:

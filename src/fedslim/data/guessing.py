@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from fedslim.data.columns import MISSING
+from fedslim.data.columns import MISSING, Column
 from fedslim.data.parsing import LIMIT, decimal_mark, is_code, parse_date, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.data.columns import Column
 
 Kind = Literal["categorical", "numeric", "boolean", "year", "month", "ignore"]
 
@@ -125,10 +121,7 @@ PAIR, _TRIPLE = 2, 3
 def long_by_name(names: Sequence[str]) -> tuple[int, ...] | None:
     """Return the positions of the columns of transactions, of items or attributes and of values, if names tell.
 
-    Examples:
-        >>> long_by_name(["InvoiceNo", "product_id"]), long_by_name(["value", "test", "visit"])
-        ((0, 1), (2, 1, 0))
-        >>> long_by_name(["sex", "age"])
+    `InvoiceNo, product_id` gives (0, 1), `value, test, visit` (2, 1, 0), and `sex, age` None.
     """
     words = [_word(name) for name in names]
     kinds = {PAIR: (TRANSACTIONS, ITEMS), _TRIPLE: (TRANSACTIONS, ITEMS | ATTRIBUTES, VALUES)}.get(len(names), ())
@@ -145,11 +138,8 @@ def _word(name: str) -> str:
 
 
 def guess_long(columns: Sequence[Column]) -> tuple[int, ...] | None:
-    """Return the positions of the columns of a long table, if the names of columns and the rows say that it is one.
-
-    Each row must name a transaction, some transaction must have several rows, and at most one row in ten may have the
-    same transaction and item as another: rows of a table of categories repeat each other.
-    """
+    """Return the positions of the columns of a long table, if the names of columns and the rows say that it is one."""
+    # At most one row in ten may have the same transaction and item as another, as rows of a table of categories do.
     found = long_by_name([column.name for column in columns])
     if found is None or bool(np.any(columns[found[0]].codes == MISSING)) or not len(columns[found[1]].values):
         return None

@@ -1,8 +1,7 @@
 """Numbers and dates in the texts of tables, and the labels of values, which do not depend on the order of rows.
 
-1, 1.0 and True are equal in Python, so a set would keep the first and drop the others, and labels would depend on the
-order of the rows. Therefore every value becomes a str, an int or a float before any comparison: numbers by value (1.0
-becomes 1), booleans and dates as strings.
+1, 1.0 and True are equal in Python, so a set would keep the first only. Therefore every value becomes a str, an int or
+a float before any comparison: numbers by value (1.0 becomes 1), booleans and dates as strings.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LIMIT = re.compile(r"([<>≤≥])\s*(.+)")  # a value beyond the limits of a device, such as <0.5
@@ -32,10 +29,7 @@ _COLLECTIONS = (bytes, bytearray, tuple, list, set, frozenset, dict)
 
 
 def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | None:
-    """Return the number that a text means, times a factor, in 64 bits; None if it means none.
-
-    `<0.5` means the number just below 0.5. The factor is exact in decimals: 136 times 0.1 is 13.6.
-    """
+    """Return the number that a text means, times a factor, or None; `<0.5` means the number just below 0.5."""
     if mark == "." and factor == 1 and NUMBER.fullmatch(text):
         return float(text) + 0.0  # -0.0 becomes 0.0
     towards = 0.0

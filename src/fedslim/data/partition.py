@@ -8,23 +8,19 @@ stays the same across releases, and all computations with it are exact or correc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.generators import MAX_SEED, check_whole
 from fedslim.errors import ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data.database import TransactionDatabase
-
-    Itemset = tuple[int, ...]
+Itemset = tuple[int, ...]
 
 PER_MEMBER = 3  # maximum number of dominant itemsets per member; fewer if the code table has too few diverse ones
 MOST_ALIKE = (0.5, 0.75, 1.0)
@@ -43,17 +39,14 @@ _WEIGHT_BITS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """A database partitioned among members. `assignment[t]` is the member of transaction `t`, counted from 0.
-
-    `dominant` has each member's dominant itemsets (item ids), if the scheme uses them.
-    """
+    """A database partitioned among members. `assignment[t]` is the member of transaction `t`, counted from 0."""
 
     scheme: str
     parameters: dict[str, float]  # of the scheme, without the seed
     seed: int
     assignment: NDArray[np.int32]
     parts: tuple[TransactionDatabase, ...]
-    dominant: tuple[tuple[Itemset, ...], ...] = ()
+    dominant: tuple[tuple[Itemset, ...], ...] = ()  # each member's dominant itemsets, if the scheme uses them
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -160,10 +153,7 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
 
 
 def _apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide `total` in proportion to the weights: round down, and give the rest to the largest remainders.
-
-    Every part is at least 1, and the others share what is left. Uses integers only; ties go to the first.
-    """
+    """Divide `total` in proportion to the weights, by the largest remainders; every part is at least 1."""
     sizes = [0] * len(weights)
     sharing = list(range(len(weights)))
     while True:
@@ -195,11 +185,8 @@ def _dirichlet_sizes(total: int, members: int, alpha: float, seed: int) -> list[
 
 
 def _log_gamma_variate(stream: np.random.Generator, shape: Decimal) -> Decimal:
-    """Draw the logarithm of a Gamma(shape) variable, by Marsaglia and Tsang's rejection without squeeze (2000).
-
-    For shapes below 1, Gamma(shape) = Gamma(shape + 1) · U^(1 / shape).
-    """
-    if shape < 1:
+    """Draw the logarithm of a Gamma(shape) variable, by Marsaglia and Tsang's rejection without squeeze (2000)."""
+    if shape < 1:  # Gamma(shape) = Gamma(shape + 1) · U^(1 / shape)
         return _log_gamma_variate(stream, shape + 1) + _uniform(stream).ln() / shape
     d = shape - Decimal(1) / 3
     while True:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import glob
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
-from fedslim.data.columns import NO_PAIR, Wanted, long_to_database, pool
+from fedslim.data.columns import NO_PAIR, EncodedTable, Pair, Wanted, long_to_database, pool
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import DEFAULT_BINS
-from fedslim.data.encoding import ITEMS, Choices, check_no_choices, encode_table, find_long
+from fedslim.data.encoding import ITEMS, Choices, Encoding, TableSchema, check_no_choices, encode_table, find_long
 from fedslim.data.fimi import fimi_chunks, read_fimi, stem
 from fedslim.data.frames import database_of, parquet_tables
 from fedslim.data.generators import BUILTIN_NAMES, KINDS, builtin_database, generate
@@ -19,14 +22,6 @@ from fedslim.data.sql import is_url, sql_tables
 from fedslim.data.store import did_you_mean, locate, public_set, public_sets, verify
 from fedslim.data.textstream import is_file, is_folder, is_stdin
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
-
-    from fedslim.data.columns import EncodedTable, Pair
-    from fedslim.data.database import TransactionDatabase
-    from fedslim.data.encoding import Encoding, TableSchema
 
 FORMATS = ("fimi", "csv", "tsv", "parquet", "jsonl", "excel")  # the names of the supported formats
 MAX_SHOWN = 80
@@ -250,7 +245,7 @@ def load(
     of_files = [key for key in ReadOptions.__annotations__ if key not in {"name", "bins", *Choices.__annotations__}]
     given = {key: value for key, value in options.items() if value is not None and key in of_files}
     name, choices = options.get("name"), {key: options.get(key) for key in Choices.__annotations__}
-    made = _make(text, seed)
+    made = make_data(text, seed)
     if made is not None:
         check_no_choices(f"the data set {text}", options.get("schema"), cast("Choices", choices))
         if given:
@@ -277,10 +272,7 @@ def chunks(
     long: bool | None = None,
     **how: Any,
 ) -> Iterator[TransactionDatabase]:
-    """Yield rows in chunks, with items as `coded` says, so that memory is that of one chunk; a long table is one chunk.
-
-    `pair` is for a long table, `how` for `read_tables`.
-    """
+    """Yield rows in chunks, with items as `coded` says; a long table is one chunk. `how` is for `read_tables`."""
     if not is_source(source):
         yield load(source, folder=folder)
         return
@@ -307,7 +299,7 @@ def check_is_data(name: str) -> None:
         raise _nothing(Path(name), name)
 
 
-def _make(text: str, seed: int | None) -> TransactionDatabase | None:
+def make_data(text: str, seed: int | None) -> TransactionDatabase | None:
     """Return built-in or generated data, or None if the name is neither."""
     chosen = {} if seed is None else {"seed": seed}
     if text in BUILTIN_NAMES:

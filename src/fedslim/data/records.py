@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import threading
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -13,7 +15,9 @@ from fedslim.data import textstream
 from fedslim.data.columns import (
     NO_PAIR,
     ROWS_AT_A_TIME,
+    Batch,
     EncodedTable,
+    Wanted,
     batches_of,
     build,
     check_names,
@@ -26,22 +30,12 @@ from fedslim.data.textstream import is_stdin, open_bytes, text_lines
 from fedslim.errors import DataError
 from fedslim.format import count
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from fedslim.data.columns import Batch, Wanted
-
 TAB = "\t"
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class _LongFields:
-    """Raises the csv module's field size limit while files are read; `_parse` enforces the real limit.
-
-    The csv module has one limit for the whole process. The first reader raises it and the last one restores it, unless
-    other code changed it meanwhile.
-    """
+    """Raises the csv module's field size limit, which is one for the whole process, while files are read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

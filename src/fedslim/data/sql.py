@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from fedslim.data.columns import Wanted, batches_of, tables
+from fedslim.data.columns import EncodedTable, Wanted, batches_of, tables
 from fedslim.data.frames import ROWS_IN_BATCH, arrow_tables, needed, reason_of
 from fedslim.data.textstream import is_file, open_bytes
 from fedslim.errors import DataError, FedslimError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from fedslim.data.columns import EncodedTable
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SECRET_KEY = re.compile(r"([?&](?:[a-z]*password|passfile|sslkey|token)=)[^&#]*", re.IGNORECASE)

@@ -10,20 +10,18 @@ import difflib
 import hashlib
 import os
 import time
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import msgspec
 
 from fedslim.data.atomic import replacing
 from fedslim.data.textstream import GZIP_MAGIC, open_bytes, told_as_data_errors
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 UNPACKED_LIMIT = 2**30  # maximum uncompressed bytes; every public set is smaller
 _CLOSE = 0.75  # similarity of names that counts as a typo, for `difflib`
@@ -228,12 +226,9 @@ def _local(path: Path) -> Generator[bytes, None, None]:
 
 
 def _remote(record: PublicSet) -> Generator[bytes, None, None]:
-    """Download the set, with limits on size and time.
-
-    The HTTP libraries are imported only here, because importing them takes longer than importing all of fedslim.
-    """
-    import http.client  # noqa: PLC0415  # see above
-    import urllib.error  # noqa: PLC0415  # see above
+    """Download the set, with limits on size and time."""
+    import http.client  # noqa: PLC0415  # takes longer than importing all of fedslim
+    import urllib.error  # noqa: PLC0415
 
     size, end = 0, time.monotonic() + DEADLINE
     try:

@@ -12,15 +12,13 @@ import io
 import os
 import sys
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LINE_LIMIT = 16 * 2**20
 """Maximum bytes of a line: enough for millions of items, and an endless line fails before it fills the memory."""
@@ -83,11 +81,7 @@ def told_as_data_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for reading, and decompress it if its content (not its name) is gzip.
-
-    This translates only errors of opening. Callers guard their reads, so that an error of the caller is never mistaken
-    for an error of the file.
-    """
+    """Open a file for reading, and decompress it if its content (not its name) is gzip; callers guard their reads."""
     path = real_path(path)
     with told_as_data_errors(path):
         raw = open(sys.stdin.fileno(), "rb", closefd=False) if is_stdin(path) else path.open("rb")  # noqa: SIM115

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.database import ItemArray, TransactionDatabase, first_repeat
@@ -26,12 +28,6 @@ from fedslim.data.parsing import unwritable
 from fedslim.data.records import TAB, records
 from fedslim.data.textstream import real_path, text_lines, told_as_data_errors
 from fedslim.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 KEY_BYTES = 32
 ID_BYTES = 16  # for a billion labels, the probability that any two have the same id is 2^-69
@@ -279,19 +275,13 @@ def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecr
 
 
 def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the label of each item, or '#' and its id if the given labels do not include it.
-
-    Labels outside the vocabulary are ignored, so a whole catalogue may be given.
-    """
+    """Return the label of each item, or '#' and its id if the given labels, such as a catalogue, do not include it."""
     given = list(labels)
     return _labels(vocabulary, _places(given, vocabulary, secret).tolist(), given)
 
 
 def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read a catalogue of labels: a CSV file of labels, optionally each with a text that explains it, or a list.
-
-    In a file whose name does not end in .csv or .tsv, each line is a label. Returns the text of each label, or "".
-    """
+    """Read a catalogue of labels with the text of each, or "": CSV or TSV, or a file with a label on each line."""
     path = real_path(path)
     suffix = path.name.removesuffix(".gz")[-4:].lower()
     if suffix in {".csv", ".tsv"}:

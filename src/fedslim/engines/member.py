@@ -25,8 +25,7 @@ from fedslim.federated.own_record import compared_record, member_record
 from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
 from fedslim.protocol.preparation import Outline, Preparation
 from fedslim.protocol.prepare import Site

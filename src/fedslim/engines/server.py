@@ -31,8 +31,7 @@ from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import FrameSent, RoundPassed
 from fedslim.network.status import of_session
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send
 
 if TYPE_CHECKING:

@@ -45,8 +45,7 @@ from fedslim.mdl.steps import Tally
 from fedslim.network.traffic import Communication
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.federation_keys import LARGEST
-from fedslim.settings.policy import FILE as POLICY
-from fedslim.settings.policy import write_policy
+from fedslim.settings.policy import FILE as POLICY, write_policy
 from fedslim.settings.site_file import write_site_file
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import CertificateError, UntrustedError
-from fedslim.trust import Statement
+from fedslim.trust.identity import Statement
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,18 +1,5 @@
 """Experiments: declarations of the paper's tables, a runner, and a store for the records.
 
-    experiment = EXPERIMENTS["iid"]
-    cells = experiment.cells(resolve(experiment.datasets).names)
-    store = Store("results")
-    Runner(store).run(cells, jobs=2)
-    table = tabulate(experiment, cells, store)
-
 A cell is one run: data, variant, number of members, partition scheme and seed. Equal cells of two experiments share one
 record. The formulas are in `fedslim.metrics`.
 """
-
-from __future__ import annotations
-
-from fedslim.experiments.declarations import EXPERIMENTS, Cell, Experiment, Setting, resolve
-from fedslim.experiments.store import Store
-
-__all__ = ["EXPERIMENTS", "Cell", "Experiment", "Setting", "Store", "resolve"]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from fedslim.data import KINDS, data_names, locate, public_sets
-from fedslim.data.generators import MAX_TRANSACTIONS
+from fedslim.data import data_names, locate, public_sets
+from fedslim.data.generators import KINDS, MAX_TRANSACTIONS
 from fedslim.errors import DataError, ParameterError
 from fedslim.mdl.policy import WIDTH
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
 VARIANTS = ("sa", "so", "x")
 MEMBERS = 10
-WIDTHS = (1, WIDTH)
-"""SLIM as published, which the paper compares with, and our default."""
-
+WIDTHS = (1, WIDTH)  # SLIM as published, which the paper compares with, and our default
 ACCIDENTS = "accidents"
 STAND_INS = ("accidents_head", "accidents-like:10000")
 """Substitutes for Accidents if the full file is not available: its head, and 10,000 generated transactions."""
@@ -240,10 +236,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(datasets: Iterable[str], folder: str | Path | None = None, kept: Collection[str] = ()) -> Resolved:
-    """Determine which data are available; Accidents is replaced by its substitutes if it is not.
-
-    `folder` is one more folder to look in; `kept` are data with records, which can be shown without the data.
-    """
+    """Determine which data are available, or `kept` as records; Accidents has substitutes."""
     names, remarks = list[str](), list[str]()
     public = {record.name for record in public_sets()}
 

@@ -1,7 +1,5 @@
 """Run cells in worker processes: one process per group of cells, several at a time.
 
-    Runner(store, folder).run(cells, jobs=2, tell=print)
-
 If a cell fails, the failure is recorded and the others continue. If the runner is killed, only the running cells are
 lost; the workers exit too, because they read from a pipe that closes with the runner.
 """
@@ -13,26 +11,22 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim.data import load
 from fedslim.errors import WriteError
+from fedslim.experiments.declarations import Cell
+from fedslim.experiments.store import Store
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+Tell = Callable[["CellState", str | None], None]
 
-    from fedslim.experiments.declarations import Cell
-    from fedslim.experiments.store import Store
-
-    Tell = Callable[["CellState", str | None], None]
-
-LAST_WORDS = 20
-"""Number of output lines of a worker to keep for the failure record."""
+LAST_WORDS = 20  # number of output lines of a worker to keep for the failure record
 
 
 @dataclass(slots=True)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedslim import __version__
-from fedslim.data import KINDS
 from fedslim.data.atomic import write_whole
+from fedslim.data.generators import KINDS
 from fedslim.errors import CodeTableError, InputError
-from fedslim.federated.records import FAILED, load_run, save_run, with_agreements
+from fedslim.experiments.declarations import Cell, Experiment
+from fedslim.federated.records import FAILED, RunRecord, load_run, save_run, with_agreements
 from fedslim.mdl.codetable import CodeTable
 from fedslim.metrics import load_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedslim.experiments.declarations import Cell, Experiment
-    from fedslim.federated.records import RunRecord
-    from fedslim.metrics.labelled import LabelledTable
+from fedslim.metrics.labelled import LabelledTable
 
 _MAX_REASON = 10_000
 _PARTS = 4  # of a file name: data, setting, seed, variant

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.experiments.declarations import BUDGET, EXPERIMENTS, FOUND, SETS, STAND_INS, Setting, published, resolve
+from fedslim.experiments.declarations import (
+    BUDGET,
+    EXPERIMENTS,
+    FOUND,
+    SETS,
+    STAND_INS,
+    Cell,
+    Experiment,
+    FigureColumn,
+    Setting,
+    published,
+    resolve,
+)
+from fedslim.experiments.store import Store
+from fedslim.federated.records import RunRecord
 from fedslim.format import size
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fedslim.experiments.declarations import Cell, Experiment, FigureColumn
-    from fedslim.experiments.store import Store
-    from fedslim.federated.records import RunRecord
-
 OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
-CENTRALISED = "centralised"
-"""The name of our own table of all data in one place, in records."""
-
-SOME = 10
-"""Ratios below this are shown with one decimal."""
-
+CENTRALISED = "centralised"  # the name of our own table of all data in one place, in records
+SOME = 10  # ratios below this are shown with one decimal
 NAMES = {"sa": "SA", "so": "SO", "x": "X"}
 
 _PYTHON_NAME = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt): ")

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,9 @@ from fedslim.mdl.mining import mine
 from fedslim.metrics import predict_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fedslim.federated import Simulation
 
-    Tell = Callable[[Cell, str, str], None]
+Tell = Callable[[Cell, str, str], None]
 
 TELL_EVERY = 1.0
 

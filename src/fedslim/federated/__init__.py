@@ -5,40 +5,22 @@ compare(simulation).as_dict()
 FedSlim(variant="x").fit([rows_a, rows_b]).codetable_
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from fedslim._lazy import names_of
 
 if TYPE_CHECKING:
-    from fedslim.federated.comparison import Comparison, compare, mine_alone
-    from fedslim.federated.dividing import SCHEMES, divide
-    from fedslim.federated.estimator import FedSlim, FedSlimClassifier
-    from fedslim.federated.simulation import Simulation, simulate
+    from fedslim.federated.comparison import Comparison as Comparison, compare as compare, mine_alone as mine_alone
+    from fedslim.federated.dividing import SCHEMES as SCHEMES, divide as divide
+    from fedslim.federated.estimator import FedSlim as FedSlim, FedSlimClassifier as FedSlimClassifier
+    from fedslim.federated.simulation import Simulation as Simulation, simulate as simulate
 
-__all__ = [
-    "SCHEMES",
-    "Comparison",
-    "FedSlim",
-    "FedSlimClassifier",
-    "Simulation",
-    "compare",
-    "divide",
-    "mine_alone",
-    "simulate",
-]
-
-# Imported on first use: a simulation does not need scikit-learn.
-_HOMES = {
-    "comparison": ("Comparison", "compare", "mine_alone"),
-    "dividing": ("SCHEMES", "divide"),
-    "estimator": ("FedSlim", "FedSlimClassifier"),
-    "simulation": ("Simulation", "simulate"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"fedslim.federated.{module}"), name)
-    raise AttributeError(f"module 'fedslim.federated' has no attribute {name!r}")
+__getattr__, __dir__ = names_of(  # a simulation does not need scikit-learn
+    __name__,
+    {
+        "comparison": ("Comparison", "compare", "mine_alone"),
+        "dividing": ("SCHEMES", "divide"),
+        "estimator": ("FedSlim", "FedSlimClassifier"),
+        "simulation": ("Simulation", "simulate"),
+    },
+)

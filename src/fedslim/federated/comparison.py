@@ -12,7 +12,8 @@ from fedslim.data import TransactionDatabase
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
 from fedslim.mdl.policy import WIDTH
-from fedslim.metrics import DiscoveryGap, Fidelity, GapItemset, GapRecovery, discovery_gap, fidelity, gap_recovery
+from fedslim.metrics import DiscoveryGap, Fidelity, GapRecovery, discovery_gap, fidelity, gap_recovery
+from fedslim.metrics.gap import GapItemset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

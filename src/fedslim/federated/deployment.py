@@ -22,7 +22,8 @@ from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.protocol import messages as m
 from fedslim.protocol.prepare import Site
-from fedslim.trust import Identity, RevocationWatch, client_context, peer_name, server_context
+from fedslim.trust.identity import Identity
+from fedslim.trust.tls import RevocationWatch, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

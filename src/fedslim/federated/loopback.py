@@ -26,9 +26,8 @@ from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
 from fedslim.mdl.codetable import CodeTable
 from fedslim.settings.federation_file import write_template
-from fedslim.settings.policy import FILE as POLICY
-from fedslim.settings.policy import write_policy
-from fedslim.trust import make_demo_ca
+from fedslim.settings.policy import FILE as POLICY, write_policy
+from fedslim.trust.enrolment import make_demo_ca
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,8 @@ from fedslim.federated.records import (
     settings_of,
     stamp,
 )
-from fedslim.metrics import differences, supports_in
+from fedslim.metrics import differences
+from fedslim.metrics.gap import supports_in
 from fedslim.metrics.labelled import usages
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import InputError
 from fedslim.mdl.files import code_table_document, code_table_of
-from fedslim.metrics.differences import Difference  # noqa: TC001  # msgspec reads field types at run time
+from fedslim.metrics.differences import Difference  # msgspec reads field types at run time
 from fedslim.metrics.labelled import LabelledTable, by_usage, usages
-from fedslim.safeguards.audit import Amount  # noqa: TC001
+from fedslim.safeguards.audit import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

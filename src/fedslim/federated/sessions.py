@@ -11,7 +11,7 @@ from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.server import ServerSession
-from fedslim.trust import Identity, Statement, TrustStore
+from fedslim.trust.identity import Identity, Statement, TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -25,8 +25,7 @@ from fedslim.data.vocabulary import labels_for, over
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
 from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
-from fedslim.mdl.mining import check_width, reporter
-from fedslim.mdl.mining import prepare as prepare_engine
+from fedslim.mdl.mining import check_width, prepare as prepare_engine, reporter
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol.member import MemberInput
@@ -39,7 +38,7 @@ from fedslim.protocol.server import ServerSession
 from fedslim.protocol.variant import VARIANTS
 from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
-from fedslim.secagg import Sketch
+from fedslim.secagg.ring import Sketch
 
 if TYPE_CHECKING:
     from fedslim.mdl.codetable import CodeTable

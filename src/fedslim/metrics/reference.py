@@ -9,7 +9,7 @@ Items are compared by label, so an id stands for the item with this number in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003  # msgspec looks at it
+from collections.abc import Sequence  # msgspec looks at it
 from pathlib import Path
 from typing import Annotated
 

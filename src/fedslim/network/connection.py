@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard
 
 from fedslim.errors import FrameError, LineError, UntrustedError
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
-from fedslim.trust import explain
+from fedslim.protocol import framing, messages as m
+from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter

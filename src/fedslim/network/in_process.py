@@ -11,8 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.errors import FedslimError, RunError
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Ended, Failed, RoundEnded, Send, ServerOutput
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
 

@@ -40,9 +40,9 @@ import msgspec
 
 from fedslim.data.atomic import creating
 from fedslim.errors import JournalError, ParameterError, WriteError
-from fedslim.network.traffic import Messages  # noqa: TC001  # msgspec needs it at run time
+from fedslim.network.traffic import Messages  # msgspec needs it at run time
 from fedslim.protocol import messages as m
-from fedslim.protocol.outcome import Ending  # noqa: TC001  # msgspec needs it at run time
+from fedslim.protocol.outcome import Ending  # msgspec needs it at run time
 from fedslim.protocol.positions import ServerRecords
 
 if TYPE_CHECKING:

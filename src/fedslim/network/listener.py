@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from fedslim.errors import RunError
 from fedslim.format import count
 from fedslim.network.connection import BUFFER, HANDSHAKE, Reader
-from fedslim.trust import explain
+from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamWriter

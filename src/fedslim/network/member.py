@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from fedslim.errors import FedslimError, LineError, RunError, WriteError
 from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
 from fedslim.network.journal import Journal, encode_record
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberSession, farewell
-from fedslim.trust import explain
+from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
     import ssl

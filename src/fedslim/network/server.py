@@ -18,8 +18,7 @@ from fedslim.network.in_process import FrameSent, RoundPassed, Trace
 from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
 from fedslim.network.traffic import Communication, Direction
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.state import MemberState
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.events import ServerOutput
     from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.trust import RevocationWatch
+    from fedslim.trust.tls import RevocationWatch
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedslim.errors import LineError, RunError
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.connection import hang_up, unreached_because
-from fedslim.trust import explain
+from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter

@@ -39,7 +39,8 @@ from fedslim.protocol.state import SessionState, at_member
 from fedslim.protocol.sums import WORD_BITS
 from fedslim.protocol.variant import MemberSide, UnmaskedWords, sides
 from fedslim.protocol.wire_types import ID_BYTES, split_ids
-from fedslim.secagg import AgreementKey, Masker, MaskLabel, PairSecret
+from fedslim.secagg.keys import AgreementKey, PairSecret
+from fedslim.secagg.masking import Masker, MaskLabel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

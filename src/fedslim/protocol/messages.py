@@ -14,11 +14,13 @@ from msgspec import Meta
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
 from fedslim.protocol import wire_types as w
 from fedslim.protocol.wants import *  # noqa: F403  # `m.WantRows` …
-from fedslim.protocol.wants import Move, PreparationWant, Want  # noqa: TC001  # msgspec needs them
-from fedslim.protocol.wire_types import Message as Message  # noqa: PLC0414  # `m.Message`
-from fedslim.protocol.wire_types import Piece
-from fedslim.protocol.wire_types import Vector as Vector  # noqa: PLC0414  # `m.Vector`
-from fedslim.protocol.wire_types import refused as refused  # noqa: PLC0414  # `m.refused`
+from fedslim.protocol.wants import Move, PreparationWant, Want  # msgspec needs them
+from fedslim.protocol.wire_types import (
+    Message as Message,  # noqa: PLC0414  # `m.Message`
+    Piece,
+    Vector as Vector,  # noqa: PLC0414  # `m.Vector`
+    refused as refused,  # noqa: PLC0414  # `m.refused`
+)
 
 PROTOCOL = 9
 """The protocol version, raised whenever an old peer would misunderstand a new one."""

@@ -27,8 +27,8 @@ from fedslim.protocol.sums import MAX_WORDS, add_up, ask_counts, check_words, pa
 from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, Situation, UnmaskedWords
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
 from fedslim.schema.agreeing import cut_ranks, keep_categories
-from fedslim.secagg import Ring
 from fedslim.secagg.id_sketch import IdSketch
+from fedslim.secagg.ring import Ring
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence

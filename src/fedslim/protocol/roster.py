@@ -21,7 +21,7 @@ from fedslim.errors import KeyAgreementError, ProtocolError, UntrustedError
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch, Send
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
-from fedslim.secagg import check_usable
+from fedslim.secagg.keys import check_usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

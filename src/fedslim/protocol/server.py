@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
-from fedslim.protocol import framing
-from fedslim.protocol import messages as m
+from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
 from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords

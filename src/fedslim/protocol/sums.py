@@ -10,8 +10,7 @@ from fedslim.errors import ProtocolError
 from fedslim.protocol.messages import FromServer, Masked, refused
 from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.protocol.wire_types import MAX_VECTOR
-from fedslim.secagg import Ring
-from fedslim.secagg.ring import MAX_BITS
+from fedslim.secagg.ring import MAX_BITS, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

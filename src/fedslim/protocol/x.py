@@ -31,8 +31,7 @@ from fedslim.protocol.x_sizes import Asked, Sizes, enlarge
 from fedslim.secagg.ring import NARROW
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Generator, Sequence, Set as AbstractSet
 
     from numpy.typing import NDArray
 

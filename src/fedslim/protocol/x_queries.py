@@ -16,8 +16,7 @@ from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT, check_words
-from fedslim.secagg import Ring, Sketch
-from fedslim.secagg.ring import MAX_BITS, Fields, put_rows, words_of_rows
+from fedslim.secagg.ring import MAX_BITS, Fields, Ring, Sketch, put_rows, words_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,7 @@ from fedslim.mdl.bounded_ranking import PURE
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT
 from fedslim.protocol.x_queries import bits_for, sketch_of
-from fedslim.secagg import Sketch
-from fedslim.secagg.ring import words_of_rows
+from fedslim.secagg.ring import Sketch, words_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,8 +13,6 @@ import msgspec
 from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from fedslim.federated.records import Agreement, OwnRecord, RunRecord
     from fedslim.mdl.codetable import CodeTable
 

@@ -1,11 +1,5 @@
 """What a live page shows of a run: a snapshot that the run updates and viewers read, of bounded size.
 
-    feed = Feed("chess.dat", "fedslim mine")
-    feed.begin("mining", stop=stop.ask)
-    feed.reach(seconds=1.5, itemsets=12, percent=71.3)      # a point of the curve
-    feed.show(facts=[Fact("itemsets", "12")])
-    feed.end(report=html)
-
 The run never waits for a viewer: it replaces parts of the snapshot, and viewers fetch all of it from time to time.
 """
 
@@ -14,26 +8,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fedslim.format import printable
-from fedslim.report.captions import Fact  # noqa: TC001  # msgspec reads field types at run time
+from fedslim.report.captions import Fact  # msgspec reads field types at run time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from fedslim.safeguards.audit import Amount
 
-MAX_POINTS = 400
-"""Maximum points of a curve; a chart has too few pixels for more."""
-
+MAX_POINTS = 400  # maximum points of a curve; a chart has too few pixels for more
 MAX_CURVES, MAX_WARNINGS, MAX_MEMBERS, MAX_ITEMS = 4, 20, 200, 40
 """What a snapshot has at most: the latest curves and warnings, members, and items of an itemset."""
 
-MAX_TEXT = 300
-"""Maximum characters of a label, name or warning."""
+MAX_TEXT = 300  # maximum characters of a label, name or warning
 
 
 class LiveCurve(msgspec.Struct):

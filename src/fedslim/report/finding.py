@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedslim.errors import InputError
 from fedslim.federated.folder import EARLIER
-from fedslim.federated.records import FAILED, FORMAT, RUN, load_run
+from fedslim.federated.records import FAILED, FORMAT, RUN, RunRecord, load_run
 from fedslim.format import count
 from fedslim.mdl.files import FORMAT as TABLE_FORMAT
 from fedslim.report.captions import Fact
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.federated.records import RunRecord
-
-NAMED = 10
-"""How many failed cells a remark names."""
-
-_HEAD = 1 << 20
-"""Bytes to search for the format: our files start with it; other programs may have sorted the keys."""
+NAMED = 10  # how many failed cells a remark names
+_HEAD = 1 << 20  # bytes to search for the format: our files start with it; other programs may have sorted the keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +31,8 @@ class Found:
 def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), failed: Sequence[Path] = ()) -> Found:
     """Load all records from the given files, run folders and folders with records anywhere below them.
 
-    Args:
-        paths: Files and folders that the user named. A named file must be a record or a code table.
-        searched: Files that the caller found. As in a folder, unusable ones are left out.
-        failed: Files about cells that failed, which the caller found.
-
-    Raises:
-        InputError: A path has no record, or none that can be used.
+    A named file must be a record or a code table. Of the files that the caller has `searched`, as in a folder, unusable
+    ones are left out; `failed` are files about cells that failed.
     """
     lenient = dict.fromkeys(searched, True)
     failures = list(failed)

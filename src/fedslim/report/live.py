@@ -1,10 +1,5 @@
 """Serve a live page on the loopback address, for the people at this computer who know its secret.
 
-    with LivePage(feed, port=0) as page:
-        print(page.address)                 # http://127.0.0.1:41234/SECRET/
-        ...                                 # the run updates `feed`
-        feed.end(report=html)               # on leaving, viewers get the report
-
 The server runs in a thread of its own with an event loop, so that neither a busy run nor a slow viewer holds up the
 other. It answers only requests that name its address as host, come from its own page or from the address bar, and know
 the secret. A request has no body and is small, a connection serves one request, and there are few connections.
@@ -19,6 +14,7 @@ import secrets
 import socket
 import threading
 import time
+from asyncio import StreamReader, StreamWriter
 from typing import TYPE_CHECKING, Self
 
 from fedslim import __version__
@@ -27,8 +23,6 @@ from fedslim.format import as_html
 from fedslim.report.page import assembled
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-
     from fedslim.report.feed import Feed
 
 HOST = "127.0.0.1"
@@ -39,15 +33,9 @@ BACKLOG = 1024
 AT_ONCE = 16
 """Connections to accept before any is closed: asyncio would accept all that wait, and each takes a file descriptor."""
 
-WITHIN = 5.0
-"""Seconds to send a request, and to take a response or an event."""
-
-PAUSE, BEAT = 0.4, 15.0
-"""Seconds between two events at least, and at most."""
-
-FAREWELL = 5.0
-"""Seconds that viewers have to fetch the report."""
-
+WITHIN = 5.0  # seconds to send a request, and to take a response or an event
+PAUSE, BEAT = 0.4, 15.0  # seconds between two events at least, and at most
+FAREWELL = 5.0  # seconds that viewers have to fetch the report
 SCRIPTS = ("base.js", "kinds.js", "chart.js", "live.js")
 HEADERS = (
     "Cache-Control: no-store",

@@ -1,7 +1,5 @@
 """The HTML page: one self-contained file that loads and sends nothing.
 
-    write_page(view(records), "report.html")
-
 Labels come from the data and are not trusted: they enter the page as JSON only, and its content security policy allows
 only the page's own script and style, by their hashes.
 """
@@ -12,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,24 +22,16 @@ from fedslim.data.atomic import write_whole
 from fedslim.format import as_html, count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.report.view import ReportView
     from fedslim.uses import Differences
 
-MAX_ROWS = 200
-"""How many itemsets of a comparison its page has."""
-
+MAX_ROWS = 200  # how many itemsets of a comparison its page has
 SCRIPTS = ("base.js", "kinds.js", "chart.js", "grid.js", "found.js", "items.js", "course.js", "page.js")
 """In load order: each uses those before it."""
 
 
 def write_page(view: ReportView, path: str | Path, *, private: bool = False) -> None:
-    """Write a view as an HTML page, atomically; if `private`, only its owner can read the file.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
+    """Write a view as an HTML page, atomically; if `private`, only its owner can read the file."""
     write_whole(Path(path), page(view).encode(), private=private)
 
 
@@ -61,7 +52,9 @@ def assembled(template: str, scripts: Sequence[str], parts: dict[str, str], *, m
     """Return a page with its scripts, style and other parts, and its content security policy, which allows `more`."""
     style = _part("page.css")
     script = "(() => {\n" + '"use strict";\n' + "".join(map(_part, scripts)) + "})();\n"
-    policy = _policy(script if scripts else "", style) + more
+    allowed = f"script-src {_hash(script)}; " if scripts else ""
+    allowed += f"style-src {_hash(style)}; img-src data:"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'{more}"
     parts = parts | {"policy": policy, "style": style, "script": script}
     # All in one pass, so that braces inside a part are not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _part(template)), policy
@@ -71,12 +64,6 @@ def json_in_html(value: object) -> str:
     """Return JSON that is safe inside a script element: ASCII only, with `<`, `>` and `&` escaped."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _policy(script: str, style: str) -> str:
-    scripts = f"script-src {_hash(script)}; " if script else ""
-    allowed = f"{scripts}style-src {_hash(style)}; img-src data:"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

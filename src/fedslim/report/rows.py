@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data import TransactionDatabase
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.mining import RowsElsewhere
     from fedslim.uses.explaining import Explanation, Missed
     from fedslim.uses.scoring import Scores
 
-MAX_EXPLAINED = 1_000
-"""Maximum rows in a report."""
+MAX_EXPLAINED = 1_000  # maximum rows in a report
 
 
 class RowsView(msgspec.Struct, frozen=True):

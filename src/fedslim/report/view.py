@@ -6,36 +6,35 @@ The HTML page and the terminal both render this view, so they show the same figu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from fedslim import __version__
 from fedslim.errors import InputError
-from fedslim.experiments.tables import ResultTable  # noqa: TC001  # msgspec reads field types at run time
-from fedslim.federated.records import KindTraffic  # noqa: TC001
+from fedslim.experiments.tables import ResultTable  # msgspec reads field types at run time
+from fedslim.federated.records import (
+    Agreement,
+    GapRow,
+    HistoryStep,
+    KindTraffic,
+    OwnRecord,
+    RunRecord,
+)
 from fedslim.format import brief
-from fedslim.metrics.differences import Difference  # noqa: TC001
+from fedslim.mdl.codetable import CodeTable, Element
+from fedslim.metrics.differences import Difference
 from fedslim.report import captions
-from fedslim.report.captions import Fact  # noqa: TC001
+from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS
-from fedslim.report.rows import RowsView  # noqa: TC001
-from fedslim.safeguards.audit import Amount  # noqa: TC001
+from fedslim.report.rows import RowsView
+from fedslim.safeguards.audit import Amount
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fedslim.federated.records import Agreement, GapRow, HistoryStep, OwnRecord, RunRecord
-    from fedslim.mdl.codetable import CodeTable, Element
-
-MAX_ROWS = 5_000
-"""Maximum itemsets per run."""
-
+MAX_ROWS = 5_000  # maximum itemsets per run
 ALL_ROWS = 60_000
 """Target for the itemsets of all runs together, so that a browser opens the page of a large experiment quickly."""
 
-FEWEST_ROWS = 200
-"""Itemsets that every run may show, even if the total then exceeds `ALL_ROWS`."""
+FEWEST_ROWS = 200  # itemsets that every run may show, even if the total then exceeds `ALL_ROWS`
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -66,17 +65,14 @@ class TableView(msgspec.Struct, frozen=True):
 
 
 class OwnView(msgspec.Struct, frozen=True):
-    """What a member knows about itself; the lists follow the rows of `TableView`.
-
-    `sent` has what left the member, by the kind of the messages.
-    """
+    """What a member knows about itself; the lists follow the rows of `TableView`."""
 
     member: str
     transactions: int
     usage: list[int]
     support: list[int]
     differences: list[Difference] | None
-    sent: dict[str, Amount]
+    sent: dict[str, Amount]  # what left the member, by the kind of the messages
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -176,19 +172,10 @@ def view(  # noqa: PLR0913  # keyword-only
     rows: RowsView | None = None,
     named: Mapping[str, str] | None = None,
 ) -> ReportView:
-    """Build the view of one or more runs.
+    """Build the view of one run or several: variants on the same data, or the cells of an experiment.
 
-    Args:
-        records: One run, or several: variants on the same data, or the cells of an experiment.
-        title: Title of the report; defaults to the names of the data sets.
-        remarks: Remarks about runs that were left out.
-        failed: Cells of an experiment that failed, with the reason.
-        figures: The paper's figures beside those of the runs.
-        rows: Rows of the data with their covers, for a single run.
-        named: What to call items instead of their labels or ids.
-
-    Raises:
-        InputError: There is no run.
+    `remarks` are about runs that were left out, `failed` has cells that failed, with the reason, `figures` those of the
+    paper beside ours, `rows` those of the data of a single run, and `named` what to call items instead of their labels.
     """
     if not records:
         raise InputError("no run to report; name a folder written by `fedslim simulate --out`")

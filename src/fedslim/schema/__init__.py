@@ -1,27 +1,11 @@
-"""One schema for all members: what their columns mean, and which items follow.
+"""One schema for all members: what their columns mean, and which items follow."""
 
-schema = Schema.read("schema.toml")
-site = conform(schema, table)                  # a table in terms of the schema
-agreed = agree(schema, [site, other])          # what follows from the rows of all sites
-database = site.items(agreed)
-"""
-
-from __future__ import annotations
-
-from fedslim.schema.agreeing import Agreed, agree, cut_ranks, keep_categories, round_cuts
-from fedslim.schema.conforming import Conformed, conform, conform_file
-from fedslim.schema.file import Schema, SchemaRules, encoding_from_dict
-
-__all__ = [
-    "Agreed",
-    "Conformed",
-    "Schema",
-    "SchemaRules",
-    "agree",
-    "conform",
-    "conform_file",
-    "cut_ranks",
-    "encoding_from_dict",
-    "keep_categories",
-    "round_cuts",
-]
+from fedslim.schema.agreeing import (
+    Agreed as Agreed,
+    agree as agree,
+    cut_ranks as cut_ranks,
+    keep_categories as keep_categories,
+    round_cuts as round_cuts,
+)
+from fedslim.schema.conforming import Conformed as Conformed, conform as conform, conform_file as conform_file
+from fedslim.schema.file import Schema as Schema, SchemaRules as SchemaRules, encoding_from_dict as encoding_from_dict

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from itertools import pairwise
@@ -15,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from fedslim.schema.conforming import Conformed
+from fedslim.schema.rules import ColumnRule
 
-    from fedslim.schema.conforming import Conformed
+if TYPE_CHECKING:
     from fedslim.schema.file import Schema
-    from fedslim.schema.rules import ColumnRule
 
 _Key = TypeVar("_Key")
 _DIGITS = 400  # enough for any multiple of a resolution that is a 64-bit float

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedslim.data.columns import MISSING, check_names, number_transactions
+from fedslim.data.columns import MISSING, Column, EncodedTable, check_names, number_transactions
 from fedslim.data.database import TransactionDatabase, first_repeat
 from fedslim.data.discretise import interval_labels
 from fedslim.data.readers import read_table
@@ -21,12 +24,6 @@ from fedslim.schema.reading import OTHER, ColumnValues, read_column
 from fedslim.schema.rules import ColumnRule
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data.columns import Column, EncodedTable
     from fedslim.schema.agreeing import Agreed
     from fedslim.schema.file import Schema
 
@@ -93,11 +90,8 @@ class Conformed:
     ) -> TransactionDatabase:
         """Return the transactions. Items are in the order of the schema, and only those that occur.
 
-        Args:
-            agreed: The cuts and categories that all members agreed on.
-            known: Whether an item is known from an earlier preparation. One that is not becomes `column=other`, or no
-                item if that is not known either, or an error, as the schema says.
-            strict: Whether it may be an error, and is logged otherwise.
+        An item that is not `known` from an earlier preparation becomes `column=other`, or no item if that is not known
+        either, or an error, as the schema says; if not `strict`, it is never an error, and not logged.
         """
         tids, ids = [np.empty(0, np.int32)], [np.empty(0, np.int32)]  # of 32 bits: they are the largest arrays here
         vocabulary: list[str] = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim.data.atomic import write_whole
+from fedslim.data.columns import EncodedTable
+from fedslim.data.database import TransactionDatabase
 from fedslim.data.encoding import Encoding
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
@@ -19,13 +23,6 @@ from fedslim.schema.rules import KINDS, MAX_TEXT, ONLY_FOR, ColumnRule, TableRul
 from fedslim.toml import values
 from fedslim.toml.keys import MAX_BYTES, section, tables, unknown
 from fedslim.toml.values import spell
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-
-    from fedslim.data.columns import EncodedTable
-    from fedslim.data.database import TransactionDatabase
 
 MAX_COLUMNS = 10_000
 DIGEST_BYTES = 32

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fedslim.data.columns import Column, EncodedTable
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.guessing import PAIR, guess_column, guess_long, looks_long
 from fedslim.schema.conforming import IN_HEADER
@@ -15,9 +16,6 @@ from fedslim.schema.file import Schema, spell_rule
 from fedslim.schema.reading import read_column
 from fedslim.schema.rules import ColumnRule
 from fedslim.toml.values import spell
-
-if TYPE_CHECKING:
-    from fedslim.data.columns import Column, EncodedTable
 
 CAP = 50  # the cap that is proposed for columns with more categories
 ABOUT = (

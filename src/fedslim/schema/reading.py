@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data import columns
-from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, in_order
+from fedslim.data.columns import FLAG_TEXTS, MISSING, MISSING_TEXTS, Column, in_order
 from fedslim.data.discretise import number_label
 from fedslim.data.guessing import MANY, missing_code
 from fedslim.data.parsing import LIMIT, decimal_mark, parse_date, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data.columns import Column
-    from fedslim.schema.rules import ColumnRule
+from fedslim.schema.rules import ColumnRule
 
 OTHER = "other"
 FLAGS = FLAG_TEXTS | dict.fromkeys(("yes", "y", "t"), True) | dict.fromkeys(("no", "n", "f"), False)

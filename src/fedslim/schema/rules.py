@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.toml.keys import key, optional_key
 from fedslim.toml.values import ascending, finite, one_of, switch, table_of, texts, title, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KINDS = ("categorical", "numeric", "boolean", "date", "ignore")
 MAX_BINS = 1000

@@ -4,11 +4,3 @@ Every member of a round must answer: without one of the vectors the masks do not
 another member's secrets. If a member drops out, `protocol/` asks the round again when it is back. Signatures on the
 agreement keys are checked there, too (`protocol/roster.py`).
 """
-
-from __future__ import annotations
-
-from fedslim.secagg.keys import AgreementKey, PairSecret, check_usable
-from fedslim.secagg.masking import Masker, MaskLabel
-from fedslim.secagg.ring import Ring, Sketch
-
-__all__ = ["AgreementKey", "MaskLabel", "Masker", "PairSecret", "Ring", "Sketch", "check_usable"]

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.textstream import real_path
 from fedslim.data.vocabulary import DIGEST_BYTES
 from fedslim.errors import ConfigurationError, RunError
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS
-from fedslim.protocol.preparation import Outline
+from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS, Outline
+from fedslim.schema import Schema
 from fedslim.settings import federation_keys as keys
 from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X, SECTIONS
 from fedslim.toml import values
-from fedslim.toml.keys import SettingsFile, unknown
-from fedslim.toml.keys import value as value_of
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from fedslim.data import ItemSecret, Vocabulary
-    from fedslim.schema import Schema
+from fedslim.toml.keys import SettingsFile, unknown, value as value_of
 
 AGREEMENT = b"fedslim fed 6"
 AGREED = ("federation", "items", "schema", "limits")
@@ -239,10 +234,7 @@ class Weakness(NamedTuple):
 
 
 def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
-    """Return warnings about settings that reveal more than sums over several members, in the order of the keys.
-
-    The file is still valid: a federation may have good reasons for such settings.
-    """
+    """Return warnings about settings that reveal more than sums over several members; the file is still valid."""
     agreed, items, limits = file.federation, file.items, file.limits
     limit = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
     found = (

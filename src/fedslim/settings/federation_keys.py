@@ -1,7 +1,4 @@
-"""The keys of a federation file: each declared once, with its check and its help text.
-
-`federation_file.py` reads files, and writes new ones from these declarations.
-"""
+"""The keys of a federation file: each declared once, with its check and its help text."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ MAX_NAME_LENGTH = 100
 MAX_TRANSACTIONS = 1 << 48
 LARGEST = 2**31 - 1
 MAX_ROUNDS = 20_000
-MIN_COUNT = 5
-"""The same default as OHDSI and vantage6. Use 1 for public data only."""
-
+MIN_COUNT = 5  # the same default as OHDSI and vantage6. Use 1 for public data only.
 MIN_MEMBERS_WITH = 2
 DAY = 86_400.0
 YEAR = 366 * DAY

@@ -1,7 +1,6 @@
 """`fedslim-site.toml`: the data and settings of a site for federations over NVFlare.
 
 It is in the folder `local` of the site's NVFlare workspace, beside `policy.toml`, which says what the site allows.
-Everything in it is checked, and an unknown key is an error.
 """
 
 from __future__ import annotations

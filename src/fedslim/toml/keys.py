@@ -10,34 +10,27 @@
         TABLES, WHAT, BEGIN, ABOUT = {"limits": Limits}, "a file of limits", "fedslim limits init", "Our limits."
         limits: Limits
 
-    LimitsFile.write(path, {"limits.max_time": 60.0})
-    LimitsFile.read(path).limits.max_time
-
 An undeclared key is an error: otherwise a misspelt limit would silently not apply.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import ConfigurationError
 from fedslim.toml.values import Check, Wrong, describe, spell
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-
 MAX_BYTES = 1 << 19  # enough for the longest list of members, and comments
-MAX_DOTS = 100
-"""Per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key."""
-
+MAX_DOTS = 100  # per line. The time that `tomllib` takes is quadratic in the number of parts of a dotted key.
 _WIDTH = 118
 _CLOSE = 0.6
 _MAX_GUESS = 100
@@ -45,13 +38,9 @@ _MAX_NAMED = 20
 
 
 def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = None) -> Any:
-    """Declare a key of the file. A key without a default is required.
+    """Declare a key of the file: the check of its value, and its help text. A key without a default is required.
 
-    Args:
-        check: Converts the value from the file to the value that the program uses.
-        comment: The help text, for people who fill in the file.
-        default: The value of a key that is left out.
-        example: The value that a template shows, commented out, for a key whose default is None.
+    A template shows the example, commented out, for a key whose default is None.
     """
     metadata = {"check": check, "comment": comment, "example": example}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
@@ -93,6 +82,15 @@ class SettingsFile:
         made = cls(path=path, **checked)
         made.check_together()
         return made
+
+    def values(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield each dotted key with its value and its default, None if it has none; paths as texts."""
+        for name, kind in self.TABLES.items():
+            for declared in fields(kind):
+                value = getattr(getattr(self, name), declared.name)
+                default = None if declared.default is MISSING else _complete(declared.default, self.path)
+                value, default = (str(one) if isinstance(one, Path) else one for one in (value, default))
+                yield f"{name}.{declared.name}", value, default
 
     def check_together(self) -> None:
         """Check what concerns several keys; a subclass may have such rules."""

@@ -7,15 +7,11 @@ single items, so its rules are those whose sides are in the table, too. Nothing 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedslim.mdl.codetable import frame_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.codetable import CodeTable, frame_of
 
 COLUMNS = (
     "antecedents",

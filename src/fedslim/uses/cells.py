@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedslim.data import TransactionDatabase, as_database
+from fedslim.data import Encoding, TransactionDatabase, as_database
 from fedslim.data.coerce import by_value, table_of
+from fedslim.data.columns import EncodedTable
 from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.encoding import Choices, encode_table
 from fedslim.data.parsing import parse_date
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data import Encoding
-    from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable
     from fedslim.schema import Schema
 

@@ -6,31 +6,27 @@ All tables have the vocabulary of all rows, and a federation finds the same tabl
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from fedslim.data import Encoding, TransactionDatabase
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.data.encoding import ITEMS
 from fedslim.errors import CodeTableError, DataError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.estimator import convert, item_tags, mine_for
 from fedslim.mdl.files import MAX_BYTES, code_table_document, code_table_of
 from fedslim.mdl.objective import log2
 from fedslim.uses.explaining import Explanation, explain_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data import Encoding, TransactionDatabase
-    from fedslim.mdl.codetable import CodeTable
 
 
 class ClassTables(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

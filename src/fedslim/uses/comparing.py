@@ -9,24 +9,20 @@ in any way; therefore the correction for many tests is that of Benjamini and Yek
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.data import TransactionDatabase, encode_together
 from fedslim.errors import DataError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.mining import mine
 from fedslim.metrics.differences import FALSE_DISCOVERY_RATE, differences
 from fedslim.uses.cells import rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.codetable import CodeTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.uses.cells import column_names, columns_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 
 

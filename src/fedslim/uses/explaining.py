@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
@@ -10,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.format import printable
 from fedslim.uses.cells import column_names, columns_of, rows_of
-from fedslim.uses.scoring import score_chunks
+from fedslim.uses.scoring import Scores, score_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.uses.scoring import Scores
-MAX_SHOWN = 5
-"""How many missed itemsets and unlikely pairs an explanation has."""
+
+MAX_SHOWN = 5  # how many missed itemsets and unlikely pairs an explanation has
 
 
 @dataclass(frozen=True, slots=True)

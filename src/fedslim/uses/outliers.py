@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from fedslim.data.encoding import ITEMS
@@ -14,11 +15,7 @@ from fedslim.mdl.estimator import CodeTableEstimator, convert, mine_for
 from fedslim.mdl.policy import WIDTH
 from fedslim.uses.scoring import LengthTrend
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-MOST = 0.5
-"""The largest contamination: what more than half of the rows are is not unusual."""
+MOST = 0.5  # the largest contamination: what more than half of the rows are is not unusual
 
 
 class SlimOutlierDetector(OutlierMixin, CodeTableEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -1,25 +1,22 @@
 """How unusual rows are: their bits, and the bits beyond what their items and their length lead one to expect.
 
 Raw bits mislead: long rows take many. The table says what each item takes on average (`Covering.shares`). What is left
-may still grow or fall with the length of a row, because long rows compress better or worse than short ones. This trend
-is taken from the scored rows themselves and removed.
+may still depend on the length of a row; this trend is taken from the scored rows themselves and removed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 

@@ -1,1 +1,1 @@
-"""The commands of `fedslim`: one module for each command or group."""
+"""The commands. Typer evaluates annotations at run time, so modules with options do not postpone them."""

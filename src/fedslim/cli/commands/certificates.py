@@ -1,6 +1,5 @@
 """`fedslim ca`, for the CA operator of a federation, and `fedslim enroll`, for members and servers."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,9 @@ from fedslim.errors import InputError, ParameterError
 from fedslim.format import count
 
 if TYPE_CHECKING:
-    from fedslim.trust import Authority, Identity, Requested
+    from fedslim.trust.authority import Authority
+    from fedslim.trust.enrolment import Requested
+    from fedslim.trust.identity import Identity
 
 ca_app = command_group("Sign and revoke the certificates of a federation.")
 enroll_app = typer.Typer(
@@ -67,7 +68,7 @@ def init(
     The CA decides who takes part: keep its folder away from the server, and protect its key with a passphrase. Tell
     the members the fingerprint over a separate channel, such as the telephone.
     """
-    from fedslim.trust import Authority
+    from fedslim.trust.authority import Authority
 
     secret = passphrases.for_new_key(passphrase_file, ask=passphrase)
     made = Authority.create(folder, name, days=days, passphrase=secret, now=moment())
@@ -109,9 +110,9 @@ def sign(
     `fedslim ca show` prints.
     The file has the certificate, the CA's certificate and the revocation list; none of them is secret.
     """
-    from fedslim.trust import Role
     from fedslim.trust.certificates import read_request
     from fedslim.trust.keys import read_public, write_public
+    from fedslim.trust.names import Role
 
     data = read_public(request)
     asked = read_request(data, request)
@@ -222,7 +223,7 @@ def demo(
 
     Use these keys for tests only: they are all in one place, without passphrases.
     """
-    from fedslim.trust import make_demo_ca
+    from fedslim.trust.enrolment import make_demo_ca
 
     made = make_demo_ca(folder, [name.strip() for name in members.split(",")], now=moment())
     facts = [
@@ -236,8 +237,7 @@ def demo(
 
 
 def _open(folder: Path, passphrase_file: Path | None) -> "Authority":
-    from fedslim.trust import Authority
-    from fedslim.trust.authority import read_authority
+    from fedslim.trust.authority import Authority, read_authority
 
     read_authority(folder)  # a missing CA must not ask for a passphrase first
     return Authority.open(folder, passphrases.for_key(folder / "ca.key", passphrase_file))
@@ -279,7 +279,7 @@ def enroll(
     if name is None:
         print_text(context.get_help() + "\n")
         return
-    from fedslim.trust import make_request
+    from fedslim.trust.enrolment import make_request
     from fedslim.trust.names import checked_hosts, checked_name
 
     checked_name(name, "--name")
@@ -304,19 +304,18 @@ def install(
     With the first certificate, give the fingerprint that the CA operator told you, or the CA's certificate. Later
     certificates must come from the same CA.
     """
-    from fedslim import trust
-    from fedslim.trust.enrolment import name_in
+    from fedslim.trust import enrolment
     from fedslim.trust.keys import MAX_LIST, read_public
     from fedslim.trust.names import checked_name
 
     data = read_public(file, MAX_LIST)
-    name = name_in(data, file)
+    name = enrolment.name_in(data, file)
     if name is None:
-        known = trust.install_list(out, data, where=file)
+        known = enrolment.install_list(out, data, where=file)
         print_line(f"{out}: installed revocation list {known.number} of {known.name}")
         return
     checked_name(name, f"{file}: name")
-    identity = trust.install(
+    identity = enrolment.install(
         out,
         data,
         None if ca is None else read_public(ca),
@@ -341,7 +340,7 @@ def renew(
     With the same key, the old certificate stays valid until it expires. With a new key, it is revoked when the CA
     signs the new one; the old key stays in use until you install that.
     """
-    from fedslim.trust import make_renewal
+    from fedslim.trust.enrolment import make_renewal
 
     secret = passphrases.for_key(folder / "key.pem", passphrase_file)
     _print_request(make_renewal(folder, new=new_key, hosts=host or (), passphrase=secret))
@@ -352,7 +351,7 @@ def show(
     folder: KeyFolder = CERTIFICATES, *, json: options.Json = False, passphrase_file: passphrases.File = None
 ) -> None:
     """Show the certificate in a folder, check it against its key, and warn if something expires soon."""
-    from fedslim.trust import Identity
+    from fedslim.trust.identity import Identity
 
     _print_identity(Identity.load(folder, passphrases.for_key(folder / "key.pem", passphrase_file)), json=json)
 

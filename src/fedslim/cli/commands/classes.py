@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import grid, print_result, say, shown_label
-from fedslim.cli.console.progress import compile_with_progress
+from fedslim.cli.console.progress import OnProgress, Reporter, compile_with_progress
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError
 from fedslim.format import count, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
     from fedslim.cli.console.options import Reading
-    from fedslim.cli.console.progress import OnProgress, Reporter
     from fedslim.data import TransactionDatabase
     from fedslim.federated import Simulation
     from fedslim.mdl.driver import Progress
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from fedslim.report.view import ReportView
     from fedslim.settings.federation_file import FederationFile
 
-    Members = Mapping[str, Any]
+Members = Mapping[str, Any]
 
 CLASSIFIER = "classifier.json"
 
@@ -44,10 +42,8 @@ def check_classes(left_out: dict[str, bool], out: Path | None, data: str) -> Non
 def simulate_classifier(
     reading: Reading, column: str, report: Reporter, members: Members, how: dict[str, Any], **shown: Any
 ) -> Callable[[], ReportView]:
-    """Run a federation for each class, compare with all rows in one place, save and show it; return what reports it.
-
-    `members` says how to divide the rows, or has those of members with a file each, who have prepared them.
-    """
+    """Run a federation for each class, compare with all rows in one place, save and show it; return what reports it."""
+    # `members` says how to divide the rows, or has those of members with a file each, who have prepared them.
     from fedslim.federated.estimator import simulate_classes
     from fedslim.federated.simulation import prepare
     from fedslim.mdl.driver import Stop, stopping_on_interrupt
@@ -164,15 +160,13 @@ def class_labels(reading: Reading, column: str) -> list[str]:
 def class_runs(
     federation: FederationFile, classes: str | None, out: Path
 ) -> list[tuple[str | None, FederationFile, Path]]:
-    """Return the runs of a command: the class of each, if any, its federation and its folder.
-
-    The class is in the name of the federation, and so in the digest that members sign: nobody mixes up two runs.
-    """
+    """Return the runs of a command: the class of each, if any, its federation and its folder."""
     if classes is None:
         return [(None, federation, out)]
     labels = classes.split(",")
     if len(set(labels)) != len(labels) or not all(labels):
         raise ParameterError(f"--classes {classes}: give different classes, separated by commas")
+    # The class is in the name of the federation, and so in the digest that members sign: nobody mixes up two runs.
     return [
         (label, replace(federation, federation=replace(federation.federation, name=label)), out / f"class-{number}")
         for number, label in enumerate(labels, 1)
@@ -182,10 +176,7 @@ def class_runs(
 def rows_of_class(
     reading: Reading, read: TransactionDatabase | Site, classes: str, column: str | None, label: str
 ) -> TransactionDatabase | Site:
-    """Return a member's rows of one class, without the column or the items that say so.
-
-    With a schema, all rows take part in the preparation, and those of the class in the search.
-    """
+    """Return a member's rows of one class; with a schema, all rows for the preparation, and those for the search."""
     from fedslim.protocol.prepare import Site
     from fedslim.uses.cells import labelled
 

@@ -1,6 +1,5 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,9 +20,7 @@ app = command_group("List, fetch, describe and generate data sets.")
 FIMI_NAMES = (".dat", ".txt", ".fimi", ".dat.gz", ".txt.gz", ".fimi.gz")
 """The extensions of FIMI files, which `make` writes."""
 
-ROOM_FOR_ALL = 100
-"""The terminal width from which the list shows all its columns."""
-
+ROOM_FOR_ALL = 100  # the terminal width from which the list shows all its columns
 TITLES = {"encounters": "Synthetic patient encounters of six hospitals, with planted syndromes"}
 
 
@@ -96,7 +93,8 @@ def make(
 
 def _known_sets(folder: str | None) -> list[dict[str, Any]]:
     """Return a record of each data set that has a name."""
-    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, public_sets
+    from fedslim.data import builtin_database, public_sets
+    from fedslim.data.generators import BUILTIN_NAMES, KINDS
 
     known = []
     for name in BUILTIN_NAMES:
@@ -228,14 +226,13 @@ def _description(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def _make_database(kind: str, transactions: int | None, seed: int | None) -> "TransactionDatabase":
     """Return built-in or generated data by the name of its kind; a file of that name does not count."""
-    from fedslim.data import BUILTIN_NAMES, KINDS, builtin_database, generate
+    from fedslim.data.generators import BUILTIN_NAMES, KINDS
+    from fedslim.data.readers import make_data
     from fedslim.data.store import did_you_mean
 
-    chosen = {} if seed is None else {"seed": seed}
-    if kind in KINDS:
-        return generate(kind, transactions=transactions, **chosen)
-    if kind not in BUILTIN_NAMES:
+    if kind not in {*KINDS, *BUILTIN_NAMES}:
         raise ParameterError(f"KIND: there is no kind of data {kind!r}{did_you_mean(kind, [*KINDS, *BUILTIN_NAMES])}")
-    if transactions is not None:
+    made = make_data(kind if transactions is None else f"{kind}:{transactions}", seed)
+    if made is None:
         raise ParameterError(f"--transactions: {kind} has a fixed size; leave the option out")
-    return builtin_database(kind, **chosen)
+    return made

@@ -1,26 +1,25 @@
 """`fedslim demo`: the built-in hospitals mine together with every variant, and find what none finds alone."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.commands.report import REPORT
+from fedslim.cli.commands.show import overview
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Variant, flag, option
 from fedslim.cli.console.output import RUN, format_itemset, grid, print_rich, shown_items
-from fedslim.cli.console.progress import compile_with_progress, reporter
+from fedslim.cli.console.progress import Reporter, compile_with_progress, reporter
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration, size
 
 if TYPE_CHECKING:
-    from fedslim.cli.console.progress import Reporter
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.loopback import LoopbackResult
-    from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.mining import Mined
+    from fedslim.report.view import ReportView
     from fedslim.safeguards.audit import Summary
 
     Runs = list[tuple[Simulation, Comparison]]
@@ -28,16 +27,8 @@ if TYPE_CHECKING:
 
 DATA = "encounters"
 OUT = "fedslim-demo"
-MEMBERS = ("north", "south", "west")
-"""Of the demo with processes."""
-SHOWN = 5
-"""Number of itemsets to show."""
-
-MEANING = {
-    Variant.x: "exact: masked sums, one table",
-    Variant.sa: "masked sums, a table for each member",
-    Variant.so: "unmasked counts, a table for each member",
-}
+MEMBERS = ("north", "south", "west")  # of the demo with processes
+SHOWN = 5  # number of itemsets to show
 
 
 def demo(
@@ -65,8 +56,8 @@ def demo(
         return
     if variants:
         raise ParameterError("--variant needs --network; without --network, the demo runs all variants")
-    folder = out or Path(OUT)
-    check_place(folder / REPORT)
+    place = (out or Path(OUT)) / REPORT
+    check_place(place)
     with report.stage("loading"):
         from fedslim.data import TransactionDatabase, builtin_members
         from fedslim.federated.comparison import compare, mine_alone
@@ -74,25 +65,26 @@ def demo(
         from fedslim.mdl.mining import mine
 
         databases = dict(builtin_members(DATA))
-    for variant in MEANING:
+    for variant in Variant:
         compile_with_progress(report, lambda: prepare(variant))  # noqa: B023  # called at once
     runs: Runs = []
     with report.stage("mining all data in one place"):
         whole = mine(TransactionDatabase.joined(list(databases.values())))
     with report.stage("mining each member alone, for comparison"):
         alone = mine_alone(list(databases.values()), whole.table)  # one gap for all variants
-    for variant in MEANING:
+    for variant in Variant:
         with report.stage(f"mining together: {variant.value}"):
             simulation = simulate(databases, variant=variant.value)
         compared = compare(simulation, alone=alone)
         assert compared is not None  # noqa: S101  # nothing can interrupt it here
         runs.append((simulation, compared))
-    facts = [*_facts(whole, runs), ("report", str(_report(runs, folder)))]
-    print_rich(_variants(whole, runs), _together(runs), facts)
+    shown = _report(runs, place)
+    facts = [*_facts(whole, runs), *((run.variant, run.meaning) for run in shown.runs), ("report", str(place))]
+    print_rich(overview(shown), _together(runs), facts)
 
 
-def _report(runs: "Runs", folder: Path) -> Path:
-    """Save the record of each run, and one report of all runs."""
+def _report(runs: "Runs", path: Path) -> "ReportView":
+    """Save the record of each run, and one report of all runs; return what it shows."""
     from fedslim.federated.records import save_run, simulation_record
     from fedslim.report.page import write_page
     from fedslim.report.view import view
@@ -100,32 +92,11 @@ def _report(runs: "Runs", folder: Path) -> Path:
     records = []
     for simulation, compared in runs:
         record = simulation_record(simulation, compared, data=DATA, command="fedslim demo")
-        save_run(record, folder / simulation.variant / RUN)
+        save_run(record, path.parent / simulation.variant / RUN)
         records.append(record)
-    write_page(view(records, title="Six hospitals, mining together"), folder / REPORT)
-    return folder / REPORT
-
-
-def _variants(whole: "Mined", runs: "Runs") -> Any:
-    """Return a table with a row for all data in one place, and one for each variant."""
-    rows = [(*_found(whole.table), "", "", "", "", "all data in one place")]
-    for simulation, compared in runs:
-        recovery, traffic = compared.recovery, simulation.communication
-        rows.append(
-            (
-                *_found(simulation.table),
-                f"{compared.fidelity.f1:.3f}",
-                f"{recovery.gap_recovered:,} of {recovery.gap:,}",
-                f"{traffic.rounds:,}",
-                size(traffic.bytes_total),
-                f"{simulation.variant}, {MEANING[Variant(simulation.variant)]} ({duration(simulation.seconds)})",
-            )
-        )
-    return grid(("itemsets", "L%", "F1", "gap closed", "rounds", "sent", "variant"), rows, right=6)
-
-
-def _found(table: "CodeTable") -> tuple[str, str]:
-    return f"{len(table):,}", f"{table.compression.L_percent:.2f}"
+    shown = view(records, title="Six hospitals, mining together")
+    write_page(shown, path)
+    return shown
 
 
 def _together(runs: "Runs") -> Any:
@@ -149,8 +120,10 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
     alone = [len(table) for table in compared.local_tables]
     where = f"{count(simulation.table.transactions, 'transaction')} at {', '.join(simulation.members)}"
     missed = f"{len(compared.gap)} of the {len(whole.table)} found in one place are found by no member: the gap"
+    percent = whole.table.compression.L_percent
     return [
         ("data", f"{DATA}, synthetic: {where}"),
+        ("one place", f"{count(len(whole.table), 'itemset')}, L% {percent:.2f}"),
         ("alone", f"a member finds {min(alone)} to {max(alone)} itemsets; {missed}"),
         ("more", f"fedslim simulate {DATA} --variant sa --members 10"),
     ]
@@ -160,10 +133,7 @@ def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
 
 
 def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path | None = None) -> None:
-    """Run a server and three members as separate processes, over mutual TLS on loopback, and print the result.
-
-    Each party's report goes to `out`, if it is given.
-    """
+    """Run a server and three members as processes, over mutual TLS on loopback; each party's report goes to `out`."""
     with report.stage("loading"):
         from fedslim.data import load
         from fedslim.data.partition import iid
@@ -196,35 +166,21 @@ def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path
             raise RunError(f"{variant}: the processes found a different table than one process; report this as a bug")
         runs.append((simulation, result, audit))
     reports = [] if out is None else [("reports", str(out))]
-    print_rich(*_network_tables(runs), [*_network_facts(data, runs), *reports])
-
-
-def _network_tables(runs: "NetworkRuns") -> tuple[Any, Any]:
-    """Return tables of the itemsets that the first variant found, and of what each variant found and cost."""
-    table = runs[0][1].table
-    itemsets = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in table.top(SHOWN)]
-    rows = [
-        (
-            *_found(result.table),
-            f"{result.record.figures['rounds']:,}",
-            size(sum(kind.bytes for kind in result.record.traffic)),
-            duration(result.seconds),
-            simulation.variant,
-            f"equal (server{' and members' if result.told else ''})",
-        )
-        for simulation, result, _ in runs
-    ]
-    header = ("itemsets", "L%", "rounds", "sent", "time", "variant", "compared with one process")
-    found = grid(("bits saved", "usage", f"found by {runs[0][0].variant}"), itemsets, right=2)
-    return found, grid(header, rows, right=5)
+    first, result, _ = runs[0]
+    rows = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in result.table.top(SHOWN)]
+    found = grid(("bits saved", "usage", f"found by {first.variant}"), rows, right=2)
+    facts = [*_network_facts(data, runs), *reports]
+    print_rich(found, overview(view([result.record for _, result, _ in runs])), facts)
 
 
 def _network_facts(data: str, runs: "NetworkRuns") -> list[tuple[str, str]]:
     simulation = runs[0][0]
     sizes = ", ".join(f"{name} {size:,}" for name, size in zip(simulation.members, simulation.sizes, strict=True))
     members, audits = count(len(simulation.members), "member"), []
-    for run, _, log in runs:
+    for run, result, log in runs:
         total = log.total
+        who = f"server{' and members' if result.told else ''}"
+        audits.append((f"table {run.variant}", f"equal ({who}) to that of one process, in {duration(result.seconds)}"))
         unmasked = total.statistics - total.statistics_masked
         sent = f"{log.member} sent {count(total.messages, 'message')}, {size(total.bytes)}"
         statistics = f"{total.statistics_masked:,} statistics masked, {unmasked:,} unmasked"

@@ -1,8 +1,7 @@
 """`fedslim experiment`: rerun the paper's experiments, and compare with its tables."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -14,16 +13,14 @@ from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fedslim.experiments import Cell, Experiment, Store
+    from fedslim.experiments.declarations import Cell, Experiment
     from fedslim.experiments.running import CellState
+    from fedslim.experiments.store import Store
     from fedslim.experiments.tables import ResultTable
 
 MAX_JOBS = 256
 MAX_SEEDS = 1000
-SAY_EVERY = 30.0
-"""Seconds between two progress lines in a log."""
+SAY_EVERY = 30.0  # seconds between two progress lines in a log
 
 app = command_group(
     "Rerun the paper's experiments, and compare the figures with the paper's.", "Rerun the paper's experiments."
@@ -42,7 +39,7 @@ RESULTS = Path("results")
 @app.command("list", short_help="List the experiments.")
 def list_(json: options.Json = False) -> None:
     """List the experiments: the question that each answers, and its data sets."""
-    from fedslim.experiments import EXPERIMENTS
+    from fedslim.experiments.declarations import EXPERIMENTS
 
     experiments = EXPERIMENTS.values()
     listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
@@ -130,7 +127,7 @@ def document(
 ) -> None:
     """Write a document of all results from the saved records."""
     from fedslim.data.atomic import write_whole
-    from fedslim.experiments import Store
+    from fedslim.experiments.store import Store
     from fedslim.experiments.tables import document as written
 
     saving.check_place(out)
@@ -152,7 +149,8 @@ def _choose(
     *,
     shown: bool = False,
 ) -> tuple["Experiment", list["Cell"], list[str], "Store"]:
-    from fedslim.experiments import EXPERIMENTS, Store, resolve
+    from fedslim.experiments.declarations import EXPERIMENTS, resolve
+    from fedslim.experiments.store import Store
 
     experiment = EXPERIMENTS[name.value]
     wanted = experiment.datasets if datasets is None else _words("--datasets", datasets)

@@ -1,6 +1,5 @@
 """`fedslim member`: a member of a federation over a network."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 

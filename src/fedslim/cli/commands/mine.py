@@ -1,6 +1,5 @@
 """`fedslim mine`: mine a code table from data."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import logging
 from contextlib import ExitStack
 from dataclasses import replace
@@ -40,21 +39,8 @@ def mine(
     ] = None,
     top: options.Top = 20,
     max_time: options.MaxTime = None,
-    effort: Annotated[
-        int | None,
-        option(
-            "N",
-            f"How hard to search, 1 to {options.HIGHEST_EFFORT}: more takes longer and is never worse. By "
-            "default 1, or with --max-time as hard as the time allows.",
-            options.effort,
-        ),
-    ] = None,
-    width: Annotated[
-        int,
-        option(
-            "N", f"Candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.", options.width
-        ),
-    ] = options.WIDTH,
+    effort: options.Effort = None,
+    width: options.Width = None,
     json: options.Json = False,
     min_support: Annotated[int, option("N", "Find only itemsets in at least N transactions.", whole(1))] = 1,
     min_count: options.MinCount = 1,
@@ -90,7 +76,8 @@ def mine(
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
 
-    Ctrl-C stops the search and keeps the best result so far; press it twice to discard the result.
+    The effort is 1 by default, or with --max-time as high as the time allows. Ctrl-C stops the search and keeps the
+    best result so far; press it twice to discard the result.
     """
     for place in filter(None, (out, report)):
         check_place(place, besides=data)
@@ -98,7 +85,7 @@ def mine(
     shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
         "effort": effort,
-        "width": width,
+        "width": width or options.WIDTH,
         "min_support": min_support,
         "min_count": min_count,
         "max_itemset_size": max_itemset_size,
@@ -129,7 +116,7 @@ def mine(
     shown.labels = database.vocabulary.__getitem__
     recorded = None if report is None and live is None else steps
     mined = mined_with_progress(database, data, shown, steps=recorded, max_time=max_time, threads=threads, **how)
-    saved = save(mined.table, out)
+    saved, failure = save(mined.table, out)
     tried, used_up = mined.tally.candidates, effort is None and max_time is not None
     if json:
         record = {
@@ -140,13 +127,13 @@ def mine(
             "converged": mined.converged,
             "ending": mined.ending,
             "effort": None if used_up else effort or 1,
-            "out": None if saved.path is None else str(saved.path),
-            "width": width,
+            "out": saved and str(saved),
+            "width": how["width"],
         }
         print_json(record)
     else:
         search = f"{count(tried, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
-        places = {"saved": saved.path, "report": report}
+        places = {"saved": saved, "report": report}
         facts = [("search", search), *((name, str(place)) for name, place in places.items() if place is not None)]
         print_code_table(mined.table, top, data, facts)
     made = partial(_view, mined, database, steps, (data, typed_command(context)))
@@ -155,8 +142,8 @@ def mine(
 
         write_page(made(), report, private=True)
     shown.result = made
-    if saved.failure is not None:
-        raise saved.failure
+    if failure is not None:
+        raise failure
     if journal is not None and mined.converged:
         journal.unlink(missing_ok=True)
 

@@ -1,6 +1,5 @@
 """`fedslim nvflare`: run a federation over NVFlare, for sites that use it already."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,8 +52,7 @@ def site(
     them and fill them in. An existing policy is kept.
     """
     from fedslim.engines.job import AT_SITE, allow
-    from fedslim.settings.policy import FILE as POLICY
-    from fedslim.settings.policy import write_policy
+    from fedslim.settings.policy import FILE as POLICY, write_policy
     from fedslim.settings.site_file import FILE, write_site_file
 
     new = allow(folder, AT_SITE)

@@ -1,6 +1,5 @@
 """`fedslim report`: write an HTML report about runs or a code table; it opens in any browser without a network."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,7 @@ from fedslim.cli.console.output import print_line, warn
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import InputError, ParameterError
 
-REPORT = "report.html"
-"""The default name of the report."""
+REPORT = "report.html"  # the default name of the report
 
 
 @reads_data
@@ -43,7 +41,8 @@ def report(
 
     The file needs no network and no other files. Several runs are shown side by side, with their curves in one chart.
     """
-    from fedslim.experiments import EXPERIMENTS, Store
+    from fedslim.experiments.declarations import EXPERIMENTS
+    from fedslim.experiments.store import Store
     from fedslim.experiments.tables import tabulate
     from fedslim.federated.records import FAILED
     from fedslim.report.finding import find_records

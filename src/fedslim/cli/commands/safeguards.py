@@ -1,6 +1,5 @@
 """`fedslim policy`, `ledger` and `audit`: what a member allows, what it has answered, and what it has sent."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,7 @@ import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import argument, command_group, option
-from fedslim.cli.console.output import grid, print_line, print_result, warn
+from fedslim.cli.console.output import grid, key_facts, print_line, print_result, warn
 from fedslim.errors import ParameterError
 from fedslim.format import count, printable, size
 
@@ -21,12 +20,8 @@ policy_app = command_group("Write, check and show the policy of a member.")
 ledger_app = command_group("Show what a member has answered, and allow more.")
 
 CERTIFICATES = Path("certificates")
-POLICY = CERTIFICATES / "policy.toml"
-"""Where `fedslim member` looks by default."""
-
-REFUSED = 2
-"""The exit code of `fedslim member` if the policy refuses the federation."""
-
+POLICY = CERTIFICATES / "policy.toml"  # where `fedslim member` looks by default
+REFUSED = 2  # the exit code of `fedslim member` if the policy refuses the federation
 MAX_SHOWN = 100
 
 PolicyFile = Annotated[Path, argument("FILE", "The policy file.")]
@@ -82,23 +77,11 @@ def check(
 @policy_app.command("show", short_help="Show what a policy allows.")
 def show_policy(file: PolicyFile = POLICY, json: options.Json = False) -> None:
     """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
-    from dataclasses import fields
-
-    from fedslim.settings.policy import SECTIONS
-    from fedslim.toml.values import spell
-
     own = _find_policy(None if file.name == POLICY.name else file, file.parent)
-    keys, facts = {}, [("file", _where(own))]
-    for section, kind in SECTIONS.items():
-        for declared in fields(kind):
-            value: Any = getattr(getattr(own, section), declared.name)
-            strict: Any = declared.default
-            if isinstance(value, Path):
-                value, strict = str(value), str(own.path.absolute().parent / strict)
-            key = f"{section}.{declared.name}"
-            keys[key] = {"value": value, "default": strict}
-            facts.append((key, spell(value) + ("" if value == strict else f" (default: {spell(strict)})")))
-    print_result(json, {"file": str(own.path) if own.written else None, "keys": keys}, facts)
+    keys = {key: {"value": value, "default": strict} for key, value, strict in own.values()}
+    print_result(
+        json, {"file": str(own.path) if own.written else None, "keys": keys}, [("file", _where(own)), *key_facts(own)]
+    )
 
 
 def _where(own: "MemberPolicy") -> str:

@@ -1,6 +1,5 @@
 """`fedslim server` and `fedslim status`: a federation over a network; also what `fedslim member` shares with them."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import asyncio
 import contextlib
 import gc
@@ -28,14 +27,12 @@ if TYPE_CHECKING:
     from fedslim.mdl import CodeTable
     from fedslim.protocol.preparation import Preparation
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import Identity
+    from fedslim.trust.identity import Identity
 
-FOLDER_MODE = 0o700
-"""Permissions of a new run folder; an existing one keeps its own."""
+FOLDER_MODE = 0o700  # permissions of a new run folder; an existing one keeps its own
 AUDIT = "audit.jsonl"
 TOP = 10
-SAY_EVERY = 5.0
-"""Seconds between two progress lines."""
+SAY_EVERY = 5.0  # seconds between two progress lines
 
 PreparationOption = Annotated[
     Path | None, option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")
@@ -139,8 +136,7 @@ def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "P
 
 def load_identity(folder: Path, passphrase_file: Path | None) -> "Identity":
     """Load and check the identity of this process, and say what is about to expire."""
-    from fedslim.trust import Identity
-    from fedslim.trust.identity import KEY
+    from fedslim.trust.identity import KEY, Identity
 
     identity = Identity.load(folder, passphrases.for_key(folder / KEY, passphrase_file))
     now = datetime.now(UTC)
@@ -255,7 +251,7 @@ def status(
     """
     from fedslim.network.status import ask
     from fedslim.settings.federation_file import FederationFile
-    from fedslim.trust import client_context
+    from fedslim.trust.tls import client_context
 
     federation = FederationFile.read(file)
     who = load_identity(identity or federation.server.certificates, None)

@@ -1,6 +1,6 @@
 """`fedslim show`: show a saved code table or a run record."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,22 +9,15 @@ from fedslim.cli.console.options import argument
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
 
     from fedslim.federated.records import RunRecord
-    from fedslim.report.view import RunView
+    from fedslim.mdl.codetable import CodeTable
+    from fedslim.report.view import ReportView, RunView
 
-EXAMPLES = 5
-"""Number of itemsets to show that no member finds alone."""
-
-FEW_MEMBERS = 12
-"""For more members, only the range is shown."""
-
-OWN = ("not found here alone", "different here", "left this member")
-"""Figures of a member."""
-
+EXAMPLES = 5  # number of itemsets to show that no member finds alone
+FEW_MEMBERS = 12  # for more members, only the range is shown
+OWN = ("not found here alone", "different here", "left this member")  # figures of a member
 UNKNOWN = "–"
 LEVELS = "▁▂▃▄▅▆▇█"
 POINTS = 32
@@ -42,7 +35,7 @@ def show(
     For a run, also show its progress, what no member finds alone, the agreement with a reference, the cost, and the
     command to repeat it.
     """
-    from fedslim.experiments import EXPERIMENTS
+    from fedslim.experiments.declarations import EXPERIMENTS
     from fedslim.report.finding import find_records, is_record
     from fedslim.report.view import view
 
@@ -68,13 +61,25 @@ def show(
         return
     shown = view(records, named=names)
     if len(records) > 1:  # one line for each
-        rows = [(*row.cells, output.shown_label(row.name)) for row in shown.overview]
-        output.print_rich(output.grid((*shown.columns, "run"), rows, right=len(shown.columns)))
+        output.print_rich(overview(shown))
         return
     run = shown.runs[0]
+    origin = [("usages", run.usages_note)] if run.table.members is None else []
+    origin += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "created"}]
+    print_run(run, records[0].code_table.renamed(names), top, [*origin, ("command", run.command)])
+
+
+def overview(shown: "ReportView") -> "Table | None":
+    """Return a table with a row for each run."""
+    rows = [(*row.cells, output.shown_label(row.name)) for row in shown.overview]
+    return output.grid((*shown.columns, "run"), rows, right=len(shown.columns))
+
+
+def print_run(run: "RunView", table: "CodeTable", top: int, more: "output.Facts" = ()) -> None:
+    """Print a run: its table, what no member finds alone, what was sent, the members, and a summary with `more`."""
     sent = output.traffic_grid((m.direction, m.messages, m.bytes, m.bytes_uncompressed, m.kind) for m in run.traffic)
     between = _gap(run), sent, _members(run)
-    output.print_code_table(records[0].code_table.renamed(names), top, run.data, _facts(run), between=between)
+    output.print_code_table(table, top, run.data, [*_facts(run), *more], between=between)
 
 
 def _gap(run: "RunView") -> "Table | None":
@@ -85,10 +90,15 @@ def _gap(run: "RunView") -> "Table | None":
         return output.grid(("support here", "all members", "not found here alone"), rows, right=2)
     if gap is None or not gap.recovered:
         return None
-    found = [k for k, is_found in enumerate(gap.found) if is_found][:EXAMPLES]
     spread = output.shown_spread if len(run.members) > FEW_MEMBERS else lambda supports: " + ".join(map(str, supports))
-    rows = [(f"{gap.usage[k]:,}", spread(gap.supports[k]), _named(run, gap.items[k])) for k in found]
-    return output.grid(("usage", "support at each member", "found together, by no member alone"), rows, right=2)
+    found = [k for k, is_found in enumerate(gap.found) if is_found][:EXAMPLES]
+    shown = []
+    for k in found:
+        supports = gap.supports[k]
+        having = sum(support > 0 for support in supports)
+        shown.append((f"{gap.usage[k]:,}", f"{having:,}", spread(supports), _named(run, gap.items[k])))
+    titles = ("usage", "members", "support at each member", "found together, by no member alone")
+    return output.grid(titles, shown, right=3)
 
 
 def _named(run: "RunView", items: "Sequence[int]") -> str:
@@ -117,8 +127,9 @@ def _known(value: float | None, how: str = ",") -> str:
 def _facts(run: "RunView") -> list[tuple[str, str]]:
     headline = {fact.name: f"{fact.value}: {fact.note}" for fact in run.headline}
     lines = [("variant", f"{run.variant}, {run.meaning}")]
+    lines += [(fact.name, f"{fact.value}: {fact.note}") for fact in run.configuration if fact.name == "partition"]
     lines += [("progress", _curve(run))] if run.own is None else []
-    lines += [(name, headline[name]) for name in ("rounds", "sent", *OWN) if name in headline]
+    lines += [(name, headline[name]) for name in ("itemsets", "rounds", "sent", *OWN) if name in headline]
     lines += [(fact.name, fact.value) for fact in run.knowledge]
     for each in run.agreements:
         figures = ", ".join(f"{fact.name} {fact.value}" for fact in each.figures)
@@ -127,10 +138,7 @@ def _facts(run: "RunView") -> list[tuple[str, str]]:
     if run.gap is not None:
         found = f"{headline['found by no member alone']}; itemsets that no member finds alone"
         lines.append(("gap", found if run.gap.total else "none: some member finds each"))
-    if run.table.members is None:
-        lines.append(("usages", run.usages_note))
-    lines += [(fact.name, fact.value) for fact in run.configuration if fact.name in {"machine", "versions", "made"}]
-    return [*lines, ("command", run.command)]
+    return lines
 
 
 def _curve(run: "RunView") -> str:

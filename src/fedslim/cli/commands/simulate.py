@@ -1,40 +1,30 @@
 """`fedslim simulate`: run a federation in one process, and show what it finds, costs and recovers."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
+from fedslim.cli.commands.show import print_run
 from fedslim.cli.console import options, output, progress, saving
 from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
 from fedslim.errors import FedslimError, ParameterError
-from fedslim.format import count, duration, number, size
+from fedslim.format import count, size
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.federated import Comparison, Simulation
     from fedslim.federated.records import RunRecord
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics import ReferenceTable
+    from fedslim.metrics.reference import ReferenceTable
 
-MAX_MEMBERS = 4096
-"""Copied from the protocol, so that `--help` need not import it; a test checks that they agree."""
-
-CENTRALISED = "centralised"
-"""The name of the default reference, mined from all data in one place."""
-
-EXAMPLES = 5
-"""Number of itemsets of the gap to show."""
+MAX_MEMBERS = 4096  # copied from the protocol, so that `--help` need not import it; a test checks that they agree
+CENTRALISED = "centralised"  # the name of the default reference, mined from all data in one place
 
 
 class Scheme(StrEnum):
@@ -48,12 +38,6 @@ class Scheme(StrEnum):
 
 
 Engine = StrEnum("Engine", ["own", "nvflare"])
-
-
-def _positive(value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter(f"{value} is not a positive number; give one above 0, small for very uneven sizes")
-    return value
 
 
 @reads_data
@@ -71,7 +55,7 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         Scheme, option("P", "How to divide: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
     ] = Scheme.iid,
     alpha: Annotated[
-        float, option("A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", _positive)
+        float, option("A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", options.positive())
     ] = 0.5,
     min_dominant: Annotated[int, option("N", "Fewest items of a dominant itemset, for the two skews.", whole(1))] = 3,
     seed: Annotated[
@@ -86,24 +70,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     max_rounds: Annotated[int | None, option("N", "Stop after N rounds, with the best table so far.", whole(1))] = None,
     min_count: options.MinCount = 1,
     min_members_with: Annotated[int, option("N", "Show only itemsets that occur at N or more members.", whole(1))] = 1,
-    width: Annotated[
-        int | None,
-        option(
-            "N",
-            f"For x: candidates to try in each step, 1 to {options.MAX_WIDTH}; 1 is SLIM as published.  "
-            f"[default: {options.WIDTH}]",
-            options.width,
-        ),
-    ] = None,
-    effort: Annotated[
-        int,
-        option(
-            "N",
-            f"For x: how hard to search, 1 to {options.HIGHEST_EFFORT}: more takes many more rounds, and is never "
-            "worse.",
-            options.effort,
-        ),
-    ] = 1,
+    width: options.Width = None,
+    effort: options.Effort = 1,
     no_masking: Annotated[
         bool,
         flag("--no-masking", "FOR MEASUREMENTS ONLY: x or sa without masks; the server sees every member's counts."),
@@ -139,7 +107,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
 
     With --schema and several files, each file is a member's, and the members first agree on cuts and items.
 
-    Everything runs in this process, with the messages and masks of a real federation. Ctrl-C stops the search and
+    Everything runs in this process, with the messages and masks of a real federation. --width and --effort are for x; a
+    higher effort takes many more rounds. Ctrl-C stops the search and
     keeps the best table so far, or stops the comparison; press it twice to discard the result.
     """
     from fedslim.data import TransactionDatabase
@@ -207,9 +176,10 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         found = {**output.table_record(simulation.table, top), **told, **simulation.as_dict(), **figures}
         output.print_json({"data": name, **found})
     else:
-        lines = _facts(simulation, compared, told["reference"], skipped=skipped, unmasked=no_masking)
+        lines = [("masks", "NONE (--no-masking): the server saw every member's counts")] if no_masking else []
+        lines += [("agreement", "not compared: stopped by Ctrl-C")] if compared is None and not skipped else []
         lines += [] if out is None or failure else [("saved", str(out))]
-        output.print_code_table(simulation.table, top, name, lines, between=_tables(simulation, compared))
+        print_run(view([made]).runs[0], simulation.table, top, lines)
     if (error := failure or early) is not None:
         raise error
 
@@ -350,71 +320,9 @@ def _save(record: "RunRecord", out: Path, table: "CodeTable | None" = None) -> F
         if table is not None:
             if (place := set_aside(out)) is not None:
                 output.say(f"fedslim: the results of the earlier run in {out} are now in {place}")
-            if (failure := saving.save(table, out / output.CODE_TABLE).failure) is not None:
+            if (failure := saving.save(table, out / output.CODE_TABLE)[1]) is not None:
                 return failure
         save_run(record, out / output.RUN)
     except FedslimError as error:
         return error
     return None
-
-
-# -- what people see -------------------------------------------------------------------------------------------------
-
-
-def _tables(simulation: "Simulation", compared: "Comparison | None") -> "list[Table | None]":
-    """Return tables of the messages by kind, and of itemsets that no member finds alone."""
-    traffic = sorted(simulation.communication.as_dict()["by_kind"], key=lambda row: -row["bytes"])
-    fields = ("direction", "messages", "bytes", "bytes_uncompressed", "kind")
-    rows = []
-    for itemset in () if compared is None else compared.recovered[:EXAMPLES]:
-        having, items = sum(s > 0 for s in itemset.supports), output.format_itemset(simulation.table, itemset.labels)
-        rows.append((f"{itemset.usage:,}", f"{having:,}", output.shown_spread(itemset.supports), items))
-    gap = output.grid(("usage", "members", "support at a member", "found together, by no member alone"), rows, right=3)
-    return [output.traffic_grid(tuple(row[field] for field in fields) for row in traffic), gap]
-
-
-def _facts(
-    simulation: "Simulation", compared: "Comparison | None", reference: str | None, *, skipped: bool, unmasked: bool
-) -> list[tuple[str, str]]:
-    """Return the lines of the summary."""
-    traffic = simulation.communication
-    work = f"{count(simulation.tally.candidates, 'candidate')}, {count(traffic.rounds, 'round')}"
-    end = f"{duration(simulation.seconds)}; {progress.ENDINGS[simulation.ending]}"
-    lines = [
-        ("members", _members(simulation)),
-        ("search", f"{simulation.variant}: {work} in {end}"),
-        ("sent", f"{size(traffic.bytes_total)}: {size(traffic.bytes_up)} up, {size(traffic.bytes_down)} down"),
-    ]
-    if unmasked:
-        lines.append(("masks", "NONE (--no-masking): the server saw every member's counts; for measurements only"))
-    if compared is not None:
-        f = compared.fidelity
-        beside = "all data in one place" if reference in {None, CENTRALISED} else reference
-        lines += [
-            ("agreement", f"F1 {f.f1:.3f} with {beside} (precision {f.precision:.3f}, recall {f.recall:.3f})"),
-            ("", f"WR@50 {f.wr50:.3f}, WR@100 {f.wr100:.3f}, ρ {f.rho:.3f}"),
-            ("gap", _gap(compared)),
-        ]
-    elif not skipped:
-        lines.append(("agreement", "not compared: stopped by Ctrl-C"))
-    return lines
-
-
-def _members(simulation: "Simulation") -> str:
-    """Describe the members: how many there are, how the data were divided, and their sizes."""
-    sizes, partition = simulation.sizes, simulation.partition
-    divided = "" if partition is None else f" by {partition.scheme}, seed {partition.seed}"
-    least, most = min(sizes), max(sizes)
-    if least == most:
-        each = f"{count(most, 'transaction')} each" if len(sizes) > 1 else count(most, "transaction")
-    else:
-        each = f"{least:,} to {most:,} transactions, median {number(median(sizes))}"
-    return f"{len(sizes):,}{divided}: {each}"
-
-
-def _gap(compared: "Comparison") -> str:
-    """Describe the discovery gap, and how much of it was recovered."""
-    r = compared.recovery
-    if not len(compared.gap):
-        return "none: some member finds each itemset of the reference alone"
-    return f"{count(r.gap, 'itemset')} that no member finds alone, {r.gap_recovered:,} recovered (GRR {r.grr:.3f})"

@@ -1,6 +1,6 @@
 """`fedslim score`, `explain`, `compare`, `complete` and `rules`: what a code table is good for."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +14,6 @@ from fedslim.errors import ParameterError
 from fedslim.format import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from fedslim.data import TransactionDatabase
     from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable

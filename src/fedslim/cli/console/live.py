@@ -1,6 +1,5 @@
 """`--live`: show a run on a page of this computer while it goes on, and its report when it ends."""
 
-# Typer evaluates annotations at run time, so modules with options do not postpone them.
 import asyncio
 import contextlib
 import logging
@@ -15,11 +14,10 @@ import typer
 
 from fedslim.cli.console.options import option, whole
 from fedslim.cli.console.output import say, shown_label
-from fedslim.cli.console.progress import Reporter
+from fedslim.cli.console.progress import OnProgress, Reporter
 from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
-    from fedslim.cli.console.progress import OnProgress
     from fedslim.federated.deployment import DeployedMember, DeployedServer
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.report.captions import Fact
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
 
 OPTION, ANY_PORT = "--live", "0"
 PREPARING = "preparing: the members agree on cuts and items"
-EVERY = 0.5
-"""Seconds between two looks at a server or member."""
+EVERY = 0.5  # seconds between two looks at a server or member
 
 Port = Annotated[
     int | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 from logging.handlers import RotatingFileHandler
@@ -13,13 +14,10 @@ from fedslim.errors import ParameterError
 from fedslim.format import printable
 
 if TYPE_CHECKING:
-    import io
-
     from fedslim.settings.federation_keys import Log
 
 MAX_BYTES = 10_000_000
-OLD_FILES = 5
-"""Number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`."""
+OLD_FILES = 5  # number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`
 
 
 class PrivateFile(RotatingFileHandler):
@@ -41,10 +39,7 @@ class OneLine(logging.Formatter):
 
 
 def set_up_logs(settings: Log) -> None:
-    """Print the package's logs, from the level in the settings, and write them to a file if the settings name one.
-
-    This replaces earlier handlers.
-    """
+    """Print the package's logs, and write them to a file, as the settings say; this replaces earlier handlers."""
     handlers: list[logging.Handler] = [Said("%(message)s")]
     if settings.file is not None:
         try:

@@ -1,6 +1,5 @@
 """Arguments and options that several commands share, their checks, and groups of commands."""
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import csv
 import functools
 import inspect
@@ -22,21 +21,15 @@ from fedslim.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.data.columns import EncodedTable
-    from fedslim.schema import Conformed
-    from fedslim.schema import Schema as TableSchema
+    from fedslim.schema import Conformed, Schema as TableSchema
 
-LARGEST = 2**31 - 1
-"""The largest count of items or transactions that fits the engine's types."""
-
-TOLD = "fedslim: %(message)s"
-"""How log records are said by commands that have no log."""
-
+LARGEST = 2**31 - 1  # the largest count of items or transactions that fits the engine's types
+TOLD = "fedslim: %(message)s"  # how log records are said by commands that have no log
 WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 """Copied from the engine, so that `--help` need not import it; a test checks that they agree."""
 
 
-Variant = StrEnum("Variant", ["x", "sa", "so"])
-"""The variants of the protocol; a test checks that the list is complete."""
+Variant = StrEnum("Variant", ["x", "sa", "so"])  # the variants of the protocol; a test checks that the list is complete
 
 
 def option(metavar: str, text: str, check: Callable[[Any], Any] | None = None, *, name: str = "", **more: Any) -> Any:
@@ -54,11 +47,15 @@ def argument(metavar: str, text: str, check: Callable[[Any], Any] | None = None,
     return typer.Argument(metavar=metavar, help=text, callback=check, **more)
 
 
-def positive_seconds(value: float | None) -> float | None:
-    """Check a number of seconds."""
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter(f"{value} is not a positive number of seconds; give one above 0")
-    return value
+def positive(of: str = "") -> Callable[[float | None], float | None]:
+    """Return a check of a number, of seconds for instance."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise typer.BadParameter(f"{value} is not a positive number{of}; give one above 0")
+        return value
+
+    return check
 
 
 def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
@@ -73,8 +70,6 @@ def whole(low: int, high: int = LARGEST) -> Callable[[int | None], int | None]:
     return check
 
 
-width = whole(1, MAX_WIDTH)
-effort = whole(1, HIGHEST_EFFORT)
 seed = whole(0, 2**63 - 1)
 
 
@@ -117,7 +112,23 @@ Data = Annotated[
 From = Annotated[str | None, option("FOLDER", "A folder with public data sets that you downloaded.", name="--from")]
 Seed = Annotated[int | None, option("N", "Random seed for generated data.", seed)]
 MaxTime = Annotated[
-    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive_seconds)
+    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive(" of seconds"))
+]
+Effort = Annotated[
+    int | None,
+    option(
+        "N",
+        f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
+        whole(1, HIGHEST_EFFORT),
+    ),
+]
+Width = Annotated[
+    int | None,
+    option(
+        "N",
+        f"Candidates to try in each step, 1 to {MAX_WIDTH}; 1 is SLIM as published.  [default: {WIDTH}]",
+        whole(1, MAX_WIDTH),
+    ),
 ]
 MinCount = Annotated[int, option("N", "Show no count below N: merge rarer items, and omit rarer itemsets.", whole(1))]
 AgreedVocabulary = Annotated[Path | None, option("FILE", "The vocabulary that the members agreed on.")]
@@ -234,10 +245,7 @@ READING_A_TABLE = ("format", "separator", "encoding", "query", "table")
 
 
 def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Callable[..., None]:
-    """Give a command with the parameters `data` and `reading` the options of reading, in place of `reading`.
-
-    These are all of them, or those of these names.
-    """
+    """Give a command with the parameter `data` the options of reading, all or those named, in place of `reading`."""
     own = inspect.signature(command)
     added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
     added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added if not names or one.name in names]
@@ -269,8 +277,7 @@ def command_group(text: str, short: str | None = None) -> typer.Typer:
     return group
 
 
-ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}
-"""Options that change the output, but not the result."""
+ONLY_SHOWN = {"json", "quiet", "top", "out", "report", "live"}  # options that change the output, but not the result
 
 
 def typed_command(context: typer.Context) -> str:

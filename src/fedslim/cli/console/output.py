@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,26 +18,20 @@ from fedslim.errors import WriteError
 from fedslim.format import brief, count, number, printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from fedslim.mdl.codetable import CodeTable
+    from fedslim.toml.keys import SettingsFile
 
-    Facts = Sequence[tuple[str, str]]
+Facts = Sequence[tuple[str, str]]
 
 CODE_TABLE, RUN = "codetable.json", "run.json"
 """The files in the folder of a run; copied, so that `--help` is fast. A test checks that they agree."""
 
-MAX_SHOWN = 500
-"""Longer labels are cut in tables; no label that is meant to be read is this long."""
-
-ENDLESS = 100_000
-"""The width if stdout is not a terminal, so that each row is one line."""
-
-MANY_BITS = 10_000
-"""From this many bits, tenths of bits are not shown."""
+MAX_SHOWN = 500  # longer labels are cut in tables; no label that is meant to be read is this long
+ENDLESS = 100_000  # the width if stdout is not a terminal, so that each row is one line
+MANY_BITS = 10_000  # from this many bits, tenths of bits are not shown
 
 
 def shown_label(label: str) -> str:
@@ -183,10 +178,7 @@ def print_result(as_json: bool, record: dict[str, Any], *parts: RenderableType |
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: int, left: int = 0) -> Table | None:
-    """Return a table whose columns from `left` to `right` are numbers, and whose last one takes the remaining width.
-
-    There is none without rows.
-    """
+    """Return a table, unless it has no rows; columns from `left` to `right` are numbers, the last one may wrap."""
     from rich import box
     from rich.table import Table
 
@@ -209,6 +201,19 @@ def _summary(facts: Facts) -> Table:
     for name, fact in facts:
         table.add_row(name, printable(fact))
     return table
+
+
+def key_facts(file: SettingsFile) -> Facts:
+    """Return the keys of a settings file with their values, and the default where that is another one."""
+    from fedslim.toml.values import spell
+
+    def shown(value: Any) -> str:
+        return "not set" if value is None else shown_label(spell(value))
+
+    return [
+        (key, shown(value) + (f" (default: {shown(default)})" if default not in (value, None) else ""))
+        for key, value, default in file.values()
+    ]
 
 
 def traffic_grid(rows: Iterable[tuple[str, int, int, int, str]]) -> Table | None:

@@ -3,7 +3,6 @@
 It is never an argument: everybody on the machine can see those, and they stay in the shell's history.
 """
 
-# Typer evaluates annotations at run time, so command modules do not postpone them.
 import os
 import sys
 from getpass import getpass

@@ -10,17 +10,16 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console.output import is_terminal, say, shown_label, stderr_console
 from fedslim.format import count, duration, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
-
     from rich.console import Console
 
     from fedslim.cli.console.options import Reading
@@ -28,17 +27,13 @@ if TYPE_CHECKING:
     from fedslim.mdl.mining import Mined
     from fedslim.report.view import ReportView
 
-    OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
+OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
 
-WORTH_TELLING = 1.5
-"""Seconds after which a step is worth a line in a log."""
-
+WORTH_TELLING = 1.5  # seconds after which a step is worth a line in a log
 FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
 """Seconds until the first line about mining, and the bounds of the pauses after it."""
 
-RATE_SPAN = 10.0
-"""Seconds over which the rate is averaged: it falls as the table grows, and the current one matters."""
-
+RATE_SPAN = 10.0  # seconds over which the rate is averaged: it falls as the table grows, and the current one matters
 MANY_A_SECOND = 10
 
 ENDINGS = {
@@ -57,9 +52,7 @@ NOT_KEPT = (
     "set NUMBA_CACHE_DIR to a folder that you can write to"
 )
 
-MAX_STEPS = 4096
-"""Reports of progress to keep; of more, every other one is dropped."""
-
+MAX_STEPS = 4096  # reports of progress to keep; of more, every other one is dropped
 HINT = "Ctrl-C to stop with the best so far"
 STOPPING = "stopping with the best so far; Ctrl-C again to discard it"
 
@@ -236,10 +229,7 @@ def read_and_prepare(reading: Reading, report: Reporter, load: Callable[[], Any]
 
 
 def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:
-    """Compile kernels, and show progress only if there is something to compile.
-
-    The first compilation is worth a line in a log; later ones are shown on a terminal only.
-    """
+    """Compile kernels, and show it if there is something to compile; in a log, only the first compilation."""
     from fedslim._jit import at_first_compilation, kernels_are_kept
 
     with ExitStack() as steps:
@@ -286,11 +276,8 @@ def mined_with_progress(
 
 @contextmanager
 def keep_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end of the block if Ctrl-C got lost in it.
-
-    In the compiler's callbacks into Python, every exception is printed and dropped, a KeyboardInterrupt too. This
-    raises it again, and does not print it.
-    """
+    """Raise KeyboardInterrupt at the end of the block if Ctrl-C got lost in it."""
+    # In the compiler's callbacks into Python, every exception is printed and dropped, a KeyboardInterrupt too.
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # the caller handles Ctrl-C, or ignores it

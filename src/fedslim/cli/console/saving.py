@@ -7,28 +7,17 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, InputError, MissingExtraError, ParameterError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.mdl.codetable import CodeTable
 
-AT_A_TIME = 100_000
-"""Rows that are formatted at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Where a table was saved, if anywhere, and what went wrong, if anything."""
-
-    path: Path | None = None
-    failure: FedslimError | None = None
+AT_A_TIME = 100_000  # rows that are formatted at once
 
 
 def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
@@ -59,29 +48,30 @@ def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:
     return None
 
 
-def save(table: CodeTable, path: Path | None) -> Saved:
-    """Save the table; if that fails, save it in the system's temporary folder, so that the work is not lost."""
+def save(table: CodeTable, path: Path | None) -> tuple[Path | None, FedslimError | None]:
+    """Save the table, if there is a path; return where it was saved, and what went wrong.
+
+    If it cannot be saved there, it goes to the system's temporary folder, so that the work is not lost.
+    """
     if path is None:
-        return Saved()
+        return None, None
     try:
         table.save(path)
     except (FedslimError, OSError) as error:
-        return _rescue(table, error)
-    return Saved(path)
-
-
-def _rescue(table: CodeTable, error: Exception) -> Saved:
+        failure = error
+    else:
+        return path, None
     try:
         handle, name = tempfile.mkstemp(prefix="fedslim-", suffix=".json")
     except OSError:
-        return Saved(None, RunError(f"{error}; there is no room in the folder for temporary files either"))
+        return None, RunError(f"{failure}; there is no room in the folder for temporary files either")
     os.close(handle)
     try:
         table.save(name)
     except (FedslimError, OSError):
         Path(name).unlink(missing_ok=True)
-        return Saved(None, RunError(f"{error}; it cannot be saved as {name} either"))
-    return Saved(Path(name), RunError(f"{error}; the code table is saved as {name} instead"))
+        return None, RunError(f"{failure}; it cannot be saved as {name} either")
+    return Path(name), RunError(f"{failure}; the code table is saved as {name} instead")
 
 
 # -- columns, as CSV, Parquet or JSON by the extension of the file -----------------------------------------------------
@@ -113,8 +103,8 @@ def write_columns(columns: dict[str, Sequence[Any]], path: Path) -> None:
         if path.suffix == ".csv":
             stream.write(_csv([tuple(columns)]))
         for start in range(0, len(first), AT_A_TIME):
-            parts = [_plain(column[start : start + AT_A_TIME]) for column in columns.values()]
-            rows = list(zip(*parts, strict=True))
+            parts = [column[start : start + AT_A_TIME] for column in columns.values()]
+            rows = list(zip(*(part.tolist() if hasattr(part, "tolist") else part for part in parts), strict=True))
             if path.suffix == ".csv":
                 stream.write(_csv(rows))
             else:
@@ -122,10 +112,6 @@ def write_columns(columns: dict[str, Sequence[Any]], path: Path) -> None:
                 stream.write((("," if start else "[") + "\n" + ",\n".join(lines)).encode())
         if path.suffix == ".json":
             stream.write(b"\n]\n" if len(first) else b"[]\n")
-
-
-def _plain(column: Any) -> list[Any]:
-    return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
 def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
