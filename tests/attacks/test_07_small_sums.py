@@ -1,9 +1,9 @@
 """Attack 7, medium, by the server: small sums.
 
 In an honest run of X on the built-in data, about a sixth of the non-zero sums are below 5, and without `min_count` so
-are some published counts: `min_support` limits neither. `min_count` keeps them out of the code table and of what can be computed from it.
-The server still sees small sums during the run: no linear scheme can hide that a sum is small. To see how many, run
-this file as a program: python tests/attacks/test_07_small_sums.py
+are some published counts: `min_support` limits neither. `min_count` keeps them out of the code table and of what can be
+computed from it. The server still sees small sums during the run: no linear scheme can hide that a sum is small. To see
+how many, run this file as a program: python tests/attacks/test_07_small_sums.py
 """
 
 from __future__ import annotations

@@ -9,16 +9,17 @@ import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, argument, command_group, flag, option, reads_data, whole
-from fedslim.cli.console.output import grid, key_facts, print_line, print_result, print_text, shown_label, warn
+from fedslim.cli.console.output import grid, print_line, print_result, print_text, shown_label, warn
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ConfigurationError, ParameterError
-from fedslim.format import count, printable
+from fedslim.format import count, duration, printable
 
 if TYPE_CHECKING:
     from fedslim.data import Vocabulary
     from fedslim.data.columns import EncodedTable
     from fedslim.schema.conforming import ColumnReport
+    from fedslim.settings.federation_file import FederationFile
 
 federation_app = command_group("Write and check a federation file.")
 schema_app = command_group("Agree with the other members on what the columns mean.")
@@ -28,6 +29,12 @@ vocabulary_app = command_group("Agree with the other members on the items.")
 
 FEDERATION = Path("federation.toml")
 DEFAULT_PORT = 7443  # copied from the settings, so that `--help` need not import them; a test checks that they agree
+MAX_SHOWN = 10
+LABELS = {
+    "none": "stay with each member",
+    "members": "members learn those in the code table",
+    "server": "sent to the server",
+}
 TWO = 2
 
 
@@ -121,13 +128,67 @@ def check_federation(
         section.update({key: str(value) for key, value in section.items() if isinstance(value, Path)})
     record = {"file": str(read.path), "digest": read.digest().hex(), **sections}
     record["warnings"] = [{"key": each.key, "text": each.text} for each in found]
-    print_result(json, record, [("file", str(read.path)), *key_facts(read), ("digest", record["digest"])])
+    print_result(json, record, _facts(read))
     for each in () if json else found:
         warn(each)
     if strict and found:
         keys = ", ".join(each.key for each in found)
         msg = f"{count(len(found), 'warning')} with --strict: {keys}; change these keys, or check without --strict"
         raise ConfigurationError(f"{file}: {msg}")
+
+
+def _facts(file: "FederationFile") -> list[tuple[str, str]]:
+    from fedslim.protocol.variant import VARIANTS
+
+    agreed, server, items, limits = file.federation, file.server, file.items, file.limits
+    log, metrics = file.log, file.metrics
+    shown = ", ".join(agreed.members[:MAX_SHOWN]) + (", …" if len(agreed.members) > MAX_SHOWN else "")
+    vocabulary = (
+        f"agreed, digest {items.vocabulary_digest}"
+        if items.vocabulary_digest
+        else f"found in a preparation, schema {file.schema.digest}"
+        if file.prepares
+        else "made by the server, the union of all"
+    )
+    secret = f"fingerprint {items.secret_fingerprint}" if items.secret_fingerprint else "the one of the vocabulary"
+    time = "no time limit" if limits.max_time is None else f"time {duration(limits.max_time)}"
+    names = {"connect": "connect", "answer": "answer", "grace": "grace", "keepalive": "keep-alive"}
+    waits = {shown: getattr(file.timeouts, name) for name, shown in names.items()}
+    of_x = [("itemsets", _itemsets(limits)), ("published", _published(limits))] if agreed.variant == "x" else []
+    return [
+        ("file", str(file.path)),
+        ("federation", agreed.name),
+        ("id", agreed.id),
+        ("variant", f"{agreed.variant}, {VARIANTS[agreed.variant]}"),
+        ("members", f"{len(agreed.members):,}: {shown}"),
+        ("server", f"{_address(server.host, server.port)}, certificates in {server.certificates}"),
+        ("vocabulary", vocabulary),
+        ("secret", secret),
+        ("labels", LABELS[items.share_labels]),
+        ("transactions", f"up to {limits.max_transactions:,}"),
+        ("budgets", f"{time}, {count(limits.max_rounds, 'round')}"),
+        *of_x,
+        ("timeouts", ", ".join(f"{what} {duration(wait) if wait else 'none'}" for what, wait in waits.items())),
+        ("log", "off" if log.file is None else f"{log.file}, level {log.level}"),
+        ("metrics", "off" if metrics.port is None else _address(metrics.host, metrics.port)),
+        ("digest", file.digest().hex()),
+    ]
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _itemsets(limits: Any) -> str:
+    size = "of any size" if limits.max_itemset_size is None else f"of up to {count(limits.max_itemset_size, 'item')}"
+    pruning = "with pruning" if limits.pruning else "without pruning"
+    how = f"{pruning}, width {limits.width}, effort {limits.effort}"
+    return f"{size}, in at least {count(limits.min_support, 'transaction')}, {how}"
+
+
+def _published(limits: Any) -> str:
+    counts = "any count" if limits.min_count == 1 else f"no count below {limits.min_count:,}"
+    return f"{counts}, itemsets of at least {count(limits.min_members_with, 'member')}"
 
 
 # -- schema ------------------------------------------------------------------------------------------------------------
