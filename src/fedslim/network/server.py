@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
 from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
-from fedslim.network.in_process import FrameSent, RoundPassed, Trace
+from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
-from fedslim.network.traffic import Communication, Direction
+from fedslim.network.traffic import Communication
 from fedslim.protocol import framing
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
@@ -209,7 +209,7 @@ class NetworkServer:
                     break  # it uses a newer connection
                 self._contacts[name] = time.monotonic()
                 message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(name))
-                self._account(type(message).__name__, "up", name, data)
+                self._trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
                 self._act(self.session.receive(name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
                     self._note(name)
@@ -299,7 +299,7 @@ class NetworkServer:
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
-        self._trace(RoundPassed(ended.number, ended.kind))
+        self._trace(ended)
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
@@ -314,10 +314,7 @@ class NetworkServer:
                 if isinstance(message, (m.Finish, m.Abort)):
                     self._told.add(name)
                 member.outbox.put_nowait(frame.data)
-                self._account(type(message).__name__, "down", name, frame.data, frame.plain)
-
-    def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
-        self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))
+                self._trace(FrameSent.of(message, "down", name, frame))
 
     def close_journal(self) -> None:
         """Force the journal to the disk and close it."""
