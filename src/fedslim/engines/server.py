@@ -1,8 +1,5 @@
 """Serve a run at an engine's server, over calls to its sites, from the federation file to the results.
 
-    serving = Serving(file, folder)
-    served = serving.serve(call)                  # if it ended early, saves the best table so far and raises
-
 `call` delivers a frame to each of some members and returns their replies, or why there is none. Calls are short,
 however long an answer takes: a site that is still computing replies that it is working and is called again. So a call
 without a reply means that the site is gone, which engines do not report. A member whose call fails is disconnected, and

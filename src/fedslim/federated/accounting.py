@@ -185,9 +185,6 @@ def save_served(
     """Save the table and a record with what the server saw, readable by their owner only.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
-
-    Raises:
-        WriteError: A file cannot be written.
     """
     found = {**served.as_dict(file), **(more or {})}
     traffic, untold = found.pop("by_kind"), found.pop("not_told")

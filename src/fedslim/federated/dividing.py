@@ -1,7 +1,5 @@
 """Divide a database among the members of an experiment, by the name of a scheme.
 
-    divide(db, "support-skew", members=10, min_dominant=3, seed=0)
-
 The skewed schemes give each member dominant itemsets, which come from the code table of all data. That requires mining,
 so this module is not in `fedslim.data`.
 """

@@ -1,7 +1,5 @@
 """The run record: one JSON file with everything that reports and tables of results need.
 
-    record = simulation_record(simulation, compared, data="chess", command="fedslim simulate chess")
-    save_run(record, "run/run.json")
     record = load_run("run")              # a folder or the file itself
     record.code_table.top(5), record.figures["L_percent"], record.history[-1].bytes_total
 
@@ -187,17 +185,9 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
     figures: Mapping[str, Figure] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
-    """Return the record of a simulation.
+    """Return the record of a simulation of these data, and of its comparison with a reference, if there is one.
 
-    Args:
-        simulation: The simulation.
-        compared: Its comparison with a reference, if there is one.
-        data: The name of the data.
-        command: The command that runs it again.
-        reference: The name of the reference in `compared`.
-        others: More tables to compare with, by the names of the systems that made them.
-        figures: More figures for the record.
-        settings: More settings for the record.
+    `command` runs it again; `others` are more tables to compare with, by the names of the systems that made them.
     """
     found = simulation.as_dict()
     chosen = {name: found.pop(name) for name in SETTINGS}
@@ -321,20 +311,12 @@ def _gap(compared: Comparison) -> list[GapRow]:
 
 
 def save_run(record: RunRecord, path: str | Path, *, private: bool = False) -> None:
-    """Write a record atomically; if `private`, only its owner can read the file.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
+    """Write a record atomically; if `private`, only its owner can read the file."""
     write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n", private=private)
 
 
 def load_run(path: str | Path) -> RunRecord:
-    """Read a record from its file or its run folder.
-
-    Raises:
-        InputError: The file is missing or not a valid record; the message names file and field.
-    """
+    """Read a record from its file or its run folder; `InputError` names the file and the field that is not valid."""
     path = Path(path)
     if path.is_dir():
         path /= RUN

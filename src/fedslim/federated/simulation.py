@@ -330,9 +330,6 @@ def prepare_together(
     """Let members agree on cuts and vocabulary, and return their data as items. All labels are known in this process.
 
     Items are numbered by their ids, as in a federation: the same in one place is `fedslim mine --schema S --secret F`.
-
-    Raises:
-        RunError: A member could not continue.
     """
     names = tuple(sites)
     outline = str(Outline.of(schema))

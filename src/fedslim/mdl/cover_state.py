@@ -1,9 +1,5 @@
 """The covers of one database under a code table: a source that answers at memory speed.
 
-    state = CoverState(db)
-    change = state.try_insert(5, (0, 1), entry=7)
-    state.insert(5, (0, 1), entry=7)
-
 Memory is linear in the data: about 16 bytes per item occurrence, and as much again for pairs where they are kept.
 """
 

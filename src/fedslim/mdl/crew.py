@@ -1,9 +1,5 @@
 """This process and its helpers, which carry out tasks together. Helpers only make it faster.
 
-    crew = Crew(database, stop, workers=2)
-    outcomes = crew.carry_out([task, another])
-    crew.end()
-
 A helper is a process that runs this module. It gets the data once, then one task after the other, through its standard
 input, and writes outcomes to its standard output. If it fails, its task is carried out by another process.
 """

@@ -1,9 +1,6 @@
 """Searches that continue from a table that was found before.
 
-An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back:
-
-    search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
-
+An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back.
 Which itemsets are taken out, a *ruin*, is chosen among several kinds. One that takes out much may lead to a much better
 table, and costs much more. What pays changes during a run and from data set to data set, so each kind is tried in
 proportion to what it has gained for its cost.

@@ -1,10 +1,4 @@
-"""Mining one database.
-
-    mined = mine(db, max_time=60)
-    mined.table.compression.L_percent
-
-This module combines search, source and effort into a code table.
-"""
+"""Mining one database: search, source and effort make a code table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Several sources as one: every answer is the sum of theirs. The search cannot tell the difference.
-
-with Sharded(database, threads=2) as source:
-    drive(search, source)
-"""
+"""Several sources as one: every answer is the sum of theirs. The search cannot tell the difference."""
 
 from __future__ import annotations
 

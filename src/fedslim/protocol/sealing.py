@@ -1,8 +1,5 @@
 """Labels that members send each other at the end of a run, sealed so that the server only relays them.
 
-    sealed = seal(labels, size, key)            # at each member, for the items of the table that will be published
-    labels = unseal(sealed, key)                # at each other member; empty if they were not sealed with this key
-
 The key is derived from the members' secret, the roster that all signed, the sender, and the table asked about: it seals
 one message, which opens in no other run. All members send equally many bytes, whatever labels they have.
 """
