@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
-CODE_TABLE, RECORD = "codetable.json", "run.json"
-"""The result files in a server's run folder."""
+CODE_TABLE, RECORD = "codetable.json", "run.json"  # the result files in a server's run folder
 
 SERVING = "fedslim server FEDERATION.toml"
 

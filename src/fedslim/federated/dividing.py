@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 
-SKEWED = ("support-skew", "support-quantity-skew")
-"""The schemes that need the code table of all data."""
+SKEWED = ("support-skew", "support-quantity-skew")  # the schemes that need the code table of all data
 
 SCHEMES = ("iid", "dirichlet", "paper-sizes", *SKEWED)
 

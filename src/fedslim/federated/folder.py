@@ -38,10 +38,8 @@ PREPARATION, PREPARATION_JOURNAL = "preparation.json", "preparation.journal"
 class Finished(msgspec.Struct, frozen=True):
     """The run that ended in a folder."""
 
-    who: str
-    """`server`, or the name of the member."""
-    federation: str
-    """The digest of the federation file."""
+    who: str  # `server`, or the name of the member
+    federation: str  # the digest of the federation file
     run: str
     ending: str
     itemsets: int

@@ -43,10 +43,8 @@ NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
 class LoopbackResult:
     """The results in the processes' run folders."""
 
-    table: CodeTable
-    """The server's table, with the members' labels."""
-    told: Mapping[str, CodeTable]
-    """The members' tables, if the variant sends it to them."""
+    table: CodeTable  # the server's table, with the members' labels
+    told: Mapping[str, CodeTable]  # the members' tables, if the variant sends it to them
     record: RunRecord
     seconds: float
 

@@ -40,16 +40,13 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-run"
 VERSION = 3
 """Version 3 adds members' records."""
-RUN = "run.json"
-"""The name of the file in a run folder."""
+RUN = "run.json"  # the name of the file in a run folder
 
-FAILED = ".failed.txt"
-"""The suffix of a file that says why there is no record."""
+FAILED = ".failed.txt"  # the suffix of a file that says why there is no record
 
 MAX_BYTES = 1 << 29
 
-COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")
-"""The packages on which figures may depend."""
+COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")  # the packages on which figures may depend
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width", "effort")
 """The settings of a simulation."""
@@ -336,11 +333,9 @@ NUMBERS = (
 )
 """Figures that must be numbers or null."""
 
-MAX_FIGURE = 1e18
-"""The largest valid figure; no run comes near it."""
+MAX_FIGURE = 1e18  # the largest valid figure; no run comes near it
 
-MAX_PERCENT = 1e6
-"""The largest valid L%."""
+MAX_PERCENT = 1e6  # the largest valid L%
 
 
 def _check(record: RunRecord, path: Path) -> None:

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]
 
-UNMASKED = ("so",)
-"""The variants without masks: the server sees the counts of every member."""
+UNMASKED = ("so",)  # the variants without masks: the server sees the counts of every member
 
 MAX_TRANSACTIONS = 1 << 40
 """The announced maximum: more than any experiment has, so that it reveals nothing about the data."""

@@ -62,8 +62,7 @@ few steps decide what no local search can change later."""
 CHAINS = 2
 """How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
 
-ITERATIONS = 400
-"""After as many iterations the chains meet, and all continue from the best table."""
+ITERATIONS = 400  # after as many iterations the chains meet, and all continue from the best table
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """How many times the chains meet at effort 3, and how many times more often with each further effort."""

@@ -304,8 +304,7 @@ class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     number: Annotated[int, msgspec.Meta(ge=0)]
 
 
-encode_record = msgspec.msgpack.Encoder().encode
-"""Encode a record of the server, or a message that a member received."""
+encode_record = msgspec.msgpack.Encoder().encode  # encode a record of the server, or a message that a member received
 _kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord | BackRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 

@@ -38,8 +38,7 @@ logger = logging.getLogger(__name__)
 PARTING = 30.0
 """Maximum seconds to wait for members to disconnect if there is no result; with a result the server waits longer."""
 
-SAY_AFTER = 2.0
-"""Seconds after which the log names the members whose acknowledgement is missing."""
+SAY_AFTER = 2.0  # seconds after which the log names the members whose acknowledgement is missing
 
 
 class NetworkServer:

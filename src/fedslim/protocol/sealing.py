@@ -36,8 +36,7 @@ TAG_BYTES, LENGTH_BYTES, WORD_BYTES = 16, 4, 8
 BYTES_AT_LEAST, BYTES_PER_ITEM = 1024, 96
 MAX_LABEL = 2000
 """Characters of a label, as in all messages (`Text`)."""
-PER_LABEL = 5
-"""The most bytes that msgpack adds to a string or a list."""
+PER_LABEL = 5  # the most bytes that msgpack adds to a string or a list
 _ONCE = bytes(12)  # a key seals one message only
 
 _decoder = msgspec.msgpack.Decoder(Annotated[list[Text], Meta(max_length=MAX_ITEMS)])
