@@ -74,7 +74,7 @@ def test_steps_of_random_widths_are_those_of_the_twin_whether_or_not_the_search_
     twin = RandomWidthTwin(*twin_case(*case, policy), dice=Dice(seed, 7))
     twin.run()
     task = Greedy(policy, seed=(seed, 7))
-    for search in (task.search(case[1]), task.eager_search(case[1])):
+    for search in (task.search(case[1]), task.search(case[1], eager=True)):
         result = run_engine(search, CoverState(database(*case)))
         assert [(e.items, e.usage, e.entry) for e in result.entries] == twin.result()
         assert result.tally.candidates == twin.candidates

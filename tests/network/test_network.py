@@ -12,8 +12,9 @@ from fedslim.data import load
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.mining import mine
 from fedslim.network.connection import hang_up
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.in_process import FrameSent
 from fedslim.network.traffic import Communication
+from fedslim.protocol.events import RoundEnded
 
 RECORD = 22  # bytes that TLS 1.3 adds to a record: a header, the kind, and the tag
 MAX_RECORD = 1 << 14
@@ -63,7 +64,7 @@ async def measured(loopback, variant, **chosen):
         if isinstance(event, FrameSent):
             communication.add(event.kind, event.direction, plain=event.plain, sent=event.sent)
             frames[event.direction] += 1
-        elif isinstance(event, RoundPassed):
+        elif isinstance(event, RoundEnded):
             communication.end_round()
 
     server = loopback.server(variant, trace=account, **chosen)

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
-from fedslim.network.in_process import FrameSent, MemoryFederation, RoundPassed
+from fedslim.network.in_process import FrameSent, MemoryFederation
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Ended, Failed, Send
+from fedslim.protocol.events import Ended, Failed, RoundEnded, Send
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.outcome import code_table
 from fedslim.protocol.server import ServerSession
@@ -94,7 +94,7 @@ class Recorder:
 
     @property
     def rounds(self):
-        return [event for event in self.events if isinstance(event, RoundPassed)]
+        return [event for event in self.events if isinstance(event, RoundEnded)]
 
     def messages(self, direction=None, kind=None, member=None):
         return [

@@ -1,11 +1,5 @@
 """One member's own code table, as in the paper's variants SA and SO.
 
-    local = LocalTable(db)
-    news = local.news()                     # all pairs of elements that are used together
-    change = local.try_pairs([(0, 1)])      # what if {0} and {1} were joined?
-    local.accept([(0, 1)])
-    news = local.news()                     # only what changed
-
 Every member covers its own transactions with its own table CT_i. It proposes the unions of elements that it uses
 together, and inserts only itemsets that it has proposed. Nothing here knows about other members: elements are numbered
 by the member's own slots, and every slot is used only once.
@@ -27,7 +21,7 @@ from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
     Pair = tuple[int, int]
+    Trial = tuple[int, Itemset, int, Change]  # slot, items and usage at entry of an itemset, and what it would change
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +40,6 @@ class Accepted:
     dropped: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalTrial:
-    """An itemset on trial, and what it would change."""
-
-    slot: int
-    itemset: Itemset
-    entry: int
-    change: Change
-
-
 class LocalTable:
     """The covers of one member under its own table, and the pairs of elements it uses together.
 
@@ -63,7 +48,7 @@ class LocalTable:
 
     def __init__(self, database: TransactionDatabase) -> None:
         self.state = CoverState(database, reuse_slots=False)
-        self._trial: LocalTrial | None = None
+        self._trial: Trial | None = None
         self.next_slot = database.n_items  # of the next itemset, on trial or permanently
         self._pairs = PairLedger(self.state.table.capacity)
         size = len(self._pairs.arrays.count)
@@ -99,7 +84,7 @@ class LocalTable:
         of the pairs has not proposed the union and does not insert it: then nothing changes.
         """
         trial = self._try(pairs, entry)
-        return NOTHING if trial is None else trial.change
+        return NOTHING if trial is None else trial[-1]
 
     def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> Accepted | None:
         """Insert the union of these pairs, and drop the itemsets that lose all usage.
@@ -111,34 +96,28 @@ class LocalTable:
             return None
         self._trial = None
         self.next_slot += 1
-        state = self.state
-        state.insert(trial.slot, trial.itemset, trial.entry)
-        changed = trial.change.slots
+        state, changed = self.state, trial[-1].slots
+        state.insert(*trial[:3])
         self._recount(changed)
         unused = changed[(state.usages[changed] == 0) & (changed >= state.table.n_items)].tolist()
         for slot in sorted(unused):
             state.remove(slot)
-        return Accepted(trial.slot, tuple(sorted(unused)))
+        return Accepted(trial[0], tuple(sorted(unused)))
 
-    def _try(self, pairs: Iterable[Pair], entry: int | None) -> LocalTrial | None:
+    def _try(self, pairs: Iterable[Pair], entry: int | None) -> Trial | None:
         pairs = tuple(pairs)
         own = self.together([x for x, _ in pairs], [y for _, y in pairs]).tolist()
         used = [pair for pair, count in zip(pairs, own, strict=True) if count]
         if not used:
             return None
-        itemset = self._union(used)
-        entry = sum(own) if entry is None else entry
-        last, slot = self._trial, self.next_slot
-        if last is None or (last.slot, last.itemset, last.entry) != (slot, itemset, entry):
-            last = self._trial = LocalTrial(slot, itemset, entry, self.state.try_insert(slot, itemset, entry))
-        return last
-
-    def _union(self, pairs: Sequence[Pair]) -> Itemset:
         items_of = self.state.table.items_of
-        itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in pairs}
+        itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in used}
         if others:
-            raise ValueError(f"these pairs have different unions: {pairs}")
-        return itemset
+            raise ValueError(f"these pairs have different unions: {used}")
+        wanted = (self.next_slot, itemset, sum(own) if entry is None else entry)
+        if self._trial is None or self._trial[:3] != wanted:
+            self._trial = (*wanted, self.state.try_insert(*wanted))
+        return self._trial
 
     def _recount(self, slots: NDArray[np.int32]) -> None:
         covers, work, capacity, done = self.state.covers, self.state.work, self.state.table.capacity, 0

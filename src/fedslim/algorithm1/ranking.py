@@ -122,8 +122,7 @@ class Union:
     pairs: tuple[tuple[int, int], ...]
     together: int
     gain: float
-    number: int
-    """Its number in the ranking, valid as long as no count changes."""
+    number: int  # its number in the ranking, valid as long as no count changes
 
 
 class UnionRanking:

@@ -1,8 +1,5 @@
 """The server's side of the paper's Algorithm 1, where every member has its own code table.
 
-    search = Algorithm1Search(n_items)
-    for the driver: question = next(run); question = run.send(answer) … until StopIteration
-
 The global table is the union of the members' tables, with usages added up. Members propose unions of elements that
 they use together. The server adds up their counts, ranks the unions by estimated gain, lets the members that proposed
 the best one try it, and lets them insert it if the total description length falls. There is no pruning; an itemset

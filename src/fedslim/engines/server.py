@@ -1,8 +1,5 @@
 """Serve a run at an engine's server, over calls to its sites, from the federation file to the results.
 
-    serving = Serving(file, folder)
-    served = serving.serve(call)                  # if it ended early, saves the best table so far and raises
-
 `call` delivers a frame to each of some members and returns their replies, or why there is none. Calls are short,
 however long an answer takes: a site that is still computing replies that it is working and is called again. So a call
 without a reply means that the site is gone, which engines do not report. A member whose call fails is disconnected, and
@@ -29,7 +26,7 @@ from fedslim.federated.folder import keep_preparation
 from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
-from fedslim.network.in_process import FrameSent, RoundPassed
+from fedslim.network.in_process import FrameSent
 from fedslim.network.status import of_session
 from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send
@@ -160,7 +157,7 @@ class Exchange:
                 msg = f"a frame of {len(data)} bytes is longer than any message that member {name!r} may send now"
                 raise FrameError(msg)
             message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], most)
-            self._account(type(message).__name__, "up", name, data)
+            self._trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
             self._act(self.session.receive(name, message, self._clock()))
         except ProtocolError as error:
             if self.session.over:
@@ -199,12 +196,12 @@ class Exchange:
                 case Send(to, message):
                     frame = framing.to_bytes(message)
                     for name in to:
-                        self._account(type(message).__name__, "down", name, frame.data, frame.plain)
+                        self._trace(FrameSent.of(message, "down", name, frame))
                         self._outbox[name].append(frame.data)
                         if isinstance(message, m.Finish) and not self.session.over:
                             self._outbox[name].append(JOIN)  # it had missed the end of the preparation
-                case RoundEnded(number, kind):
-                    self._trace(RoundPassed(number, kind))
+                case RoundEnded():
+                    self._trace(output)
                 case Began():
                     logger.info("all members are connected")
                 case Resumed(number):
@@ -213,9 +210,6 @@ class Exchange:
                     self._failed = output
                 case Ended(outcome):
                     self._outcome = outcome
-
-    def _account(self, kind: str, direction: str, name: str, data: bytes, plain: int | None = None) -> None:
-        self._trace(FrameSent(kind, direction, name, len(data), plain or len(data), data))  # type: ignore[arg-type]
 
 
 class Serving:
@@ -327,7 +321,7 @@ class Serving:
 
     def _trace(self, event: Trace) -> None:
         self._account(event)
-        if isinstance(event, RoundPassed):
+        if isinstance(event, RoundEnded):
             self._last = time.monotonic()
             if self._first is None:
                 self._first = self._last

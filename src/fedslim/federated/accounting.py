@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
-CODE_TABLE, RECORD = "codetable.json", "run.json"
-"""The result files in a server's run folder."""
+CODE_TABLE, RECORD = "codetable.json", "run.json"  # the result files in a server's run folder
 
 SERVING = "fedslim server FEDERATION.toml"
 
@@ -185,9 +184,6 @@ def save_served(
     """Save the table and a record with what the server saw, readable by their owner only.
 
     `more` is added to the figures of the run record; `command` is the command that runs it again.
-
-    Raises:
-        WriteError: A file cannot be written.
     """
     found = {**served.as_dict(file), **(more or {})}
     traffic, untold = found.pop("by_kind"), found.pop("not_told")

@@ -26,8 +26,7 @@ FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_reco
 """The figures that a comparison adds to the record of a simulation."""
 
 
-NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)
-"""The figures of a simulation that was not compared."""
+NOT_COMPARED: dict[str, None] = dict.fromkeys(FIGURES)  # the figures of a simulation that was not compared
 
 
 @dataclass(frozen=True, slots=True)

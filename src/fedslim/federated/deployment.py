@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SAY_EVERY = 5.0
-"""Seconds between two progress lines."""
+SAY_EVERY = 5.0  # seconds between two progress lines
 
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 

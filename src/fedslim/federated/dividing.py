@@ -1,7 +1,5 @@
 """Divide a database among the members of an experiment, by the name of a scheme.
 
-    divide(db, "support-skew", members=10, min_dominant=3, seed=0)
-
 The skewed schemes give each member dominant itemsets, which come from the code table of all data. That requires mining,
 so this module is not in `fedslim.data`.
 """
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from fedslim.data import Partition, TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 
-SKEWED = ("support-skew", "support-quantity-skew")
-"""The schemes that need the code table of all data."""
+SKEWED = ("support-skew", "support-quantity-skew")  # the schemes that need the code table of all data
 
 SCHEMES = ("iid", "dirichlet", "paper-sizes", *SKEWED)
 

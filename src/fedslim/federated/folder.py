@@ -1,11 +1,5 @@
 """The run folder: only one process at a time uses it, and a finished run stays finished.
 
-    with RunFolder.held(out, "fedslim server") as folder:
-        finished = folder.finished(who="server", federation=digest)
-        if finished is None:
-            ...                                                 # run, and save the results
-            folder.finish(Finished("server", digest, …))        # now the same command only shows the results
-
 The lock belongs to the operating system, so it ends with the process, however that ends. `set_aside` keeps the results
 of an earlier run apart from those of the next one. A preparation is kept here, and found again.
 """
@@ -44,10 +38,8 @@ PREPARATION, PREPARATION_JOURNAL = "preparation.json", "preparation.journal"
 class Finished(msgspec.Struct, frozen=True):
     """The run that ended in a folder."""
 
-    who: str
-    """`server`, or the name of the member."""
-    federation: str
-    """The digest of the federation file."""
+    who: str  # `server`, or the name of the member
+    federation: str  # the digest of the federation file
     run: str
     ending: str
     itemsets: int
@@ -63,12 +55,7 @@ class RunFolder:
     @classmethod
     @contextlib.contextmanager
     def held(cls, path: Path, program: str) -> Iterator[Self]:
-        """Lock a folder inside the `with` block.
-
-        Raises:
-            ParameterError: Another process uses the folder; the message says which.
-            WriteError: The folder cannot be locked.
-        """
+        """Lock a folder inside the `with` block; `ParameterError` if another process uses it."""
         check_folder(path / LOCK)
         try:
             descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -93,13 +80,7 @@ class RunFolder:
             yield cls(path)
 
     def finished(self, *, who: str, federation: str) -> Finished | None:
-        """Return the run that ended here, if there is one.
-
-        Raises:
-            ParameterError: It is the run of another party or federation.
-            JournalError: The file belongs to another user, or others may write it.
-            DataError: The file is damaged.
-        """
+        """Return the run that ended here, if there is one; `ParameterError` if it is of another party or federation."""
         path = self.path / FINISHED
         try:
             with path.open("rb") as file:
@@ -147,11 +128,7 @@ def keep_preparation(made: Preparation, file: FederationFile, out: Path) -> None
 
 
 def find_preparation(given: Path | None, file: FederationFile, out: Path) -> Preparation | None:
-    """Return the preparation that was given or that is in the run folder, from an interrupted run; None if none is.
-
-    Raises:
-        ConfigurationError: It belongs to another federation or schema.
-    """
+    """Return the preparation that was given or that is in the run folder, from an interrupted run; None if none is."""
     path = given or out / PREPARATION
     if given is None and not path.exists():
         return None

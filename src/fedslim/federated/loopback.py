@@ -1,9 +1,5 @@
 """Run a federation of real processes on this machine: a server and its members over mutual TLS.
 
-    federation = Loopback.make(folder, partition, variant="x")
-    served = federation.run()                                    # starts all processes and waits for the result
-    process = federation.start_member("north")                   # or start them one by one
-
 For demonstrations and tests: all keys are in one folder, without passphrases; see `trust/enrolment.py`.
 """
 
@@ -46,10 +42,8 @@ NOTHING_LEFT_OUT = MappingProxyType({"min_count": 1, "min_members_with": 1})
 class LoopbackResult:
     """The results in the processes' run folders."""
 
-    table: CodeTable
-    """The server's table, with the members' labels."""
-    told: Mapping[str, CodeTable]
-    """The members' tables, if the variant sends it to them."""
+    table: CodeTable  # the server's table, with the members' labels
+    told: Mapping[str, CodeTable]  # the members' tables, if the variant sends it to them
     record: RunRecord
     seconds: float
 
@@ -147,11 +141,7 @@ class Loopback:
     def run(self, *, compare: bool = False) -> LoopbackResult:
         """Start all processes, wait for them and return the result; no process is left running.
 
-        Args:
-            compare: Whether members compare themselves with the others after the run.
-
-        Raises:
-            RunError: A process failed; the message has its last line of output.
+        With `compare`, members compare themselves with the others after the run.
         """
         began = time.monotonic()
         started = {"server": self.start_server()}

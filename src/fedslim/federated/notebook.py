@@ -38,8 +38,7 @@ def run_html(
     return styled(f"<table><tbody>{rows}</tbody></table>", table_html(table), command)
 
 
-FEW = 10
-"""The maximum number of members to name."""
+FEW = 10  # the maximum number of members to name
 
 
 def _describe(figures: Mapping[str, Any], name: str, how: Any) -> str:

@@ -1,7 +1,5 @@
 """The run record: one JSON file with everything that reports and tables of results need.
 
-    record = simulation_record(simulation, compared, data="chess", command="fedslim simulate chess")
-    save_run(record, "run/run.json")
     record = load_run("run")              # a folder or the file itself
     record.code_table.top(5), record.figures["L_percent"], record.history[-1].bytes_total
 
@@ -42,16 +40,13 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-run"
 VERSION = 3
 """Version 3 adds members' records."""
-RUN = "run.json"
-"""The name of the file in a run folder."""
+RUN = "run.json"  # the name of the file in a run folder
 
-FAILED = ".failed.txt"
-"""The suffix of a file that says why there is no record."""
+FAILED = ".failed.txt"  # the suffix of a file that says why there is no record
 
 MAX_BYTES = 1 << 29
 
-COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")
-"""The packages on which figures may depend."""
+COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")  # the packages on which figures may depend
 
 SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width", "effort")
 """The settings of a simulation."""
@@ -187,17 +182,9 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
     figures: Mapping[str, Figure] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunRecord:
-    """Return the record of a simulation.
+    """Return the record of a simulation of these data, and of its comparison with a reference, if there is one.
 
-    Args:
-        simulation: The simulation.
-        compared: Its comparison with a reference, if there is one.
-        data: The name of the data.
-        command: The command that runs it again.
-        reference: The name of the reference in `compared`.
-        others: More tables to compare with, by the names of the systems that made them.
-        figures: More figures for the record.
-        settings: More settings for the record.
+    `command` runs it again; `others` are more tables to compare with, by the names of the systems that made them.
     """
     found = simulation.as_dict()
     chosen = {name: found.pop(name) for name in SETTINGS}
@@ -321,20 +308,12 @@ def _gap(compared: Comparison) -> list[GapRow]:
 
 
 def save_run(record: RunRecord, path: str | Path, *, private: bool = False) -> None:
-    """Write a record atomically; if `private`, only its owner can read the file.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
+    """Write a record atomically; if `private`, only its owner can read the file."""
     write_whole(Path(path), msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n", private=private)
 
 
 def load_run(path: str | Path) -> RunRecord:
-    """Read a record from its file or its run folder.
-
-    Raises:
-        InputError: The file is missing or not a valid record; the message names file and field.
-    """
+    """Read a record from its file or its run folder; `InputError` names the file and the field that is not valid."""
     path = Path(path)
     if path.is_dir():
         path /= RUN
@@ -354,11 +333,9 @@ NUMBERS = (
 )
 """Figures that must be numbers or null."""
 
-MAX_FIGURE = 1e18
-"""The largest valid figure; no run comes near it."""
+MAX_FIGURE = 1e18  # the largest valid figure; no run comes near it
 
-MAX_PERCENT = 1e6
-"""The largest valid L%."""
+MAX_PERCENT = 1e6  # the largest valid L%
 
 
 def _check(record: RunRecord, path: Path) -> None:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
 
-MIN_FAREWELL = 5.0
-"""Minimum seconds that members have to acknowledge the end of the run, however short the grace is."""
+MIN_FAREWELL = 5.0  # minimum seconds that members have to acknowledge the end of the run, however short the grace is
 
 
 def make_server_session(

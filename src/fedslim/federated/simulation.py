@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
     OnProgress = Callable[[Progress, Communication], None]
 
-UNMASKED = ("so",)
-"""The variants without masks: the server sees the counts of every member."""
+UNMASKED = ("so",)  # the variants without masks: the server sees the counts of every member
 
 MAX_TRANSACTIONS = 1 << 40
 """The announced maximum: more than any experiment has, so that it reveals nothing about the data."""
@@ -329,9 +328,6 @@ def prepare_together(
     """Let members agree on cuts and vocabulary, and return their data as items. All labels are known in this process.
 
     Items are numbered by their ids, as in a federation: the same in one place is `fedslim mine --schema S --secret F`.
-
-    Raises:
-        RunError: A member could not continue.
     """
     names = tuple(sites)
     outline = str(Outline.of(schema))

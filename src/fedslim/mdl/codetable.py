@@ -1,8 +1,5 @@
 """The code table: the result of mining, which can be saved, and can cover and score transactions.
 
-    table.itemsets[0].labels, table.itemsets[0].usage
-    table.save("table.json"); table = CodeTable.load("table.json")
-
 It holds nothing that depends on how it was found: the same table mined in one place, by two threads or by a federation
 is the same file, byte for byte.
 """

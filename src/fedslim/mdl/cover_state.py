@@ -1,9 +1,5 @@
 """The covers of one database under a code table: a source that answers at memory speed.
 
-    state = CoverState(db)
-    change = state.try_insert(5, (0, 1), entry=7)
-    state.insert(5, (0, 1), entry=7)
-
 Memory is linear in the data: about 16 bytes per item occurrence, and as much again for pairs where they are kept.
 """
 
@@ -28,15 +24,13 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.itemsets import Itemset
 
-ROOM_FOR_ROWS = 1 << 16
-"""Entries of rows that one kernel call counts."""
+ROOM_FOR_ROWS = 1 << 16  # entries of rows that one kernel call counts
 
 PAIRS_FOR_EACH_OCCURRENCE = 4
 MANY_PAIRS = 1 << 16
 """The pairs that are kept are no more than this many, or those for each item occurrence: linear in the data."""
 
-ROOM_FOR_TRIALS = 1 << 12
-"""Touched slots of trial removals that one kernel call counts."""
+ROOM_FOR_TRIALS = 1 << 12  # touched slots of trial removals that one kernel call counts
 
 NO_PAIRS = np.zeros((0, 0), np.int32)
 

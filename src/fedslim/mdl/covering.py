@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
 
 
-MATRIX = 2
-"""The number of dimensions of covers."""
+MATRIX = 2  # the number of dimensions of covers
 
 
 class Covering:

@@ -1,9 +1,5 @@
 """This process and its helpers, which carry out tasks together. Helpers only make it faster.
 
-    crew = Crew(database, stop, workers=2)
-    outcomes = crew.carry_out([task, another])
-    crew.end()
-
 A helper is a process that runs this module. It gets the data once, then one task after the other, through its standard
 input, and writes outcomes to its standard output. If it fails, its task is carried out by another process.
 """
@@ -33,11 +29,9 @@ if TYPE_CHECKING:
 
     Watch = Callable[[SlimSearch], Callable[[], None] | None]
 
-WORTH_HELP = 2.0
-"""Seconds after which helpers are started: what takes less is over before they are ready."""
+WORTH_HELP = 2.0  # seconds after which helpers are started: what takes less is over before they are ready
 
-PAUSE = 0.05
-"""Seconds between two looks at the clock while only helpers are busy."""
+PAUSE = 0.05  # seconds between two looks at the clock while only helpers are busy
 
 GRACE = 20.0
 """Seconds that helpers have to end with their best table after a stop; a question can take that long on huge data."""

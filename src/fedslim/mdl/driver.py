@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Y = TypeVar("Y")
 S = TypeVar("S")
 
-REPORT_EVERY = 0.1
-"""Seconds between two progress reports: often enough for a person, rare enough to cost nothing."""
+REPORT_EVERY = 0.1  # seconds between two progress reports: often enough for a person, rare enough to cost nothing
 
 
 class Stop:

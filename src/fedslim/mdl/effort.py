@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
@@ -62,8 +62,7 @@ few steps decide what no local search can change later."""
 CHAINS = 2
 """How many local searches run side by side. They are part of the result, so this does not depend on the machine."""
 
-ITERATIONS = 400
-"""After as many iterations the chains meet, and all continue from the best table."""
+ITERATIONS = 400  # after as many iterations the chains meet, and all continue from the best table
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """How many times the chains meet at effort 3, and how many times more often with each further effort."""
@@ -77,16 +76,10 @@ class Greedy:
     start: Table = ()
     seed: tuple[int, ...] = ()
 
-    def search(self, n_items: int) -> SlimSearch:
-        """Return a search that does this."""
-        return ContinuedSearch(n_items, self.policy, self.start, self._widths())
-
-    def eager_search(self, n_items: int) -> EagerSearch:
-        """Return a search that does this with few questions."""
-        return EagerContinuedSearch(n_items, self.policy, self.start, self._widths())
-
-    def _widths(self) -> Dice | None:
-        return Dice(*self.seed) if self.seed else None
+    def search(self, n_items: int, *, eager: bool = False) -> SlimSearch:
+        """Return a search that does this, with few questions if it is `eager`."""
+        kind = EagerContinuedSearch if eager else ContinuedSearch
+        return kind(n_items, self.policy, self.start, Dice(*self.seed) if self.seed else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +90,10 @@ class Local:
     segment: Segment
     seed: tuple[int, ...]
 
-    def search(self, n_items: int) -> LocalSearch:
-        """Return a search that does this."""
-        return LocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
-
-    def eager_search(self, n_items: int) -> EagerSearch:
-        """Return a search that does this with few questions."""
-        return EagerLocalSearch(n_items, self.policy, self.segment, Dice(*self.seed))
+    def search(self, n_items: int, *, eager: bool = False) -> SlimSearch:
+        """Return a search that does this, with few questions if it is `eager`."""
+        kind = EagerLocalSearch if eager else LocalSearch
+        return kind(n_items, self.policy, self.segment, Dice(*self.seed))
 
 
 Task = Greedy | Local
@@ -218,7 +208,7 @@ class EffortSearch:
     MUST_ANSWER: ClassVar[tuple[type, ...]] = SlimSearch.MUST_ANSWER
 
     def __init__(self, n_items: int, policy: Policy, plan: Plan, seed: int) -> None:
-        self.now: EagerSearch = Greedy(policy).eager_search(n_items)  # the search that asks
+        self.now = cast("EagerSearch", Greedy(policy).search(n_items, eager=True))  # the search that asks
         self.converged = False
         self._n_items = n_items
         self._parts = parts(policy, plan, seed)
@@ -245,7 +235,7 @@ class EffortSearch:
             yield Restart()
             self._best = best_of([TaskOutcome.of(self.now)], self._best)
             self._before += self.now.tally
-        self.now = task.eager_search(self._n_items)
+        self.now = cast("EagerSearch", task.search(self._n_items, eager=True))
         run = self.now.run()
         question = next(run)
         with suppress(StopIteration):

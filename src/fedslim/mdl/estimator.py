@@ -1,9 +1,5 @@
 """`Slim`, the scikit-learn estimator, and what estimators with a code table share: show it, cover and score with it.
 
-    slim = Slim().fit([["bread", "milk"], ["bread", "milk", "jam"], ["jam"]])
-    slim.codetable_          # itemset, usage, support, code_length as a DataFrame
-    slim.code_lengths(X)     # bits of each transaction: the more bits, the more unusual
-
 `Slim` and `FedSlim` differ only in how they find the table. `convert` is how every estimator reads what it is given.
 """
 
@@ -246,20 +242,10 @@ class Slim(CodeTableEstimator):
         workers: int | None = None,
         address: str | None = None,
     ) -> None:
-        self.pruning = pruning
-        self.order = order
-        self.max_time = max_time
-        self.max_itemset_size = max_itemset_size
-        self.min_support = min_support
-        self.min_count = min_count
-        self.width = width
-        self.effort = effort
-        self.threads = threads
-        self.seed = seed
-        self.schema = schema
-        self.engine = engine
-        self.workers = workers
-        self.address = address
+        self.pruning, self.order, self.max_time, self.max_itemset_size = pruning, order, max_time, max_itemset_size
+        self.min_support, self.min_count, self.width, self.effort = min_support, min_count, width, effort
+        self.threads, self.seed, self.schema = threads, seed, schema
+        self.engine, self.workers, self.address = engine, workers, address
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""

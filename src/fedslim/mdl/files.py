@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 FORMAT = "fedslim-code-table"
 VERSION = 3
 """2 adds `min_count` and `other`, 3 the encoding of a table with columns; a file has the oldest version that fits."""
-MAX_BYTES = 1 << 28
-"""A hundred times the largest known table."""
+MAX_BYTES = 1 << 28  # a hundred times the largest known table
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-Itemset = tuple[int, ...]
-"""Item ids, ascending."""
+Itemset = tuple[int, ...]  # item ids, ascending
 
 OrderKey = tuple[int, int, Itemset]
 

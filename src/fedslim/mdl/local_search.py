@@ -1,9 +1,6 @@
 """Searches that continue from a table that was found before.
 
-An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back:
-
-    search = LocalSearch(n_items, Policy(), Segment(start=table, iterations=100), Dice(seed))
-
+An iterated local search takes some itemsets out, continues greedily, keeps the result if it is better, or goes back.
 Which itemsets are taken out, a *ruin*, is chosen among several kinds. One that takes out much may lead to a much better
 table, and costs much more. What pays changes during a run and from data set to data set, so each kind is tried in
 proportion to what it has gained for its cost.
@@ -43,26 +40,20 @@ if TYPE_CHECKING:
 Table = tuple[tuple["Itemset", int], ...]
 """Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""
 
-WIDTHS = (1, 2, 4, 6, 8, 12)
-"""The widths with which an iteration may continue: as many ways to another table."""
+WIDTHS = (1, 2, 4, 6, 8, 12)  # the widths with which an iteration may continue: as many ways to another table
 
-RANDOM_WIDTHS = (1, 8)
-"""The least and the largest width of a step where each has a random one."""
+RANDOM_WIDTHS = (1, 8)  # the least and the largest width of a step where each has a random one
 
-OVERHEAD = 5
-"""The cost of an iteration that takes nothing out and tries nothing, in candidates."""
+OVERHEAD = 5  # the cost of an iteration that takes nothing out and tries nothing, in candidates
 
 SLACK = 5
 """A table may be worse than the best by what as many of its elements cost in the model: a detour to a better one."""
 
-LATELY = 4
-"""The rate of an iteration is that of its last quarter, and of at least as many steps as this."""
+LATELY = 4  # the rate of an iteration is that of its last quarter, and of at least as many steps as this
 
-MEMORY = 0.95
-"""How much of what a kind gained and cost is remembered each time it is tried again."""
+MEMORY = 0.95  # how much of what a kind gained and cost is remembered each time it is tried again
 
-LEAST = 0.5
-"""Each kind is tried at least this often, compared with the one that pays best."""
+LEAST = 0.5  # each kind is tried at least this often, compared with the one that pays best
 
 One = TypeVar("One")
 

@@ -1,10 +1,4 @@
-"""Mining one database.
-
-    mined = mine(db, max_time=60)
-    mined.table.compression.L_percent
-
-This module combines search, source and effort into a code table.
-"""
+"""Mining one database: search, source and effort make a code table."""
 
 from __future__ import annotations
 
@@ -52,8 +46,7 @@ if TYPE_CHECKING:
 
 Ending = Literal["converged", "out of time", "interrupted"]
 
-PAYS_IN_THREADS = 5_000_000
-"""From this many item occurrences on, several threads save more than they cost."""
+PAYS_IN_THREADS = 5_000_000  # from this many item occurrences on, several threads save more than they cost
 
 PAYS_TO_KEEP_PAIRS = 2_000_000
 """From this many on, keeping co-usages up to date takes less time than counting rows again."""

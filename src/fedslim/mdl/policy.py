@@ -9,13 +9,11 @@ from fedslim.mdl.objective import EXACT
 
 Order = Literal["usage", "support"]
 
-WIDTH = 8
-"""The default width; docs/explanation/decisions/wide-steps.md has the measurements."""
+WIDTH = 8  # the default width; docs/explanation/decisions/wide-steps.md has the measurements
 
 HIGHEST_EFFORT = 8
 
-MAX_WIDTH = 64
-"""Wider steps find worse tables, and in a federation each candidate of a step makes a question longer."""
+MAX_WIDTH = 64  # wider steps find worse tables, and in a federation each candidate of a step makes a question longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,6 @@ class Policy:
     min_support: int = 1
     min_count: int = 1
     """Items with a smaller support are dropped at the start, and no itemset enters or stays with a smaller usage."""
-    charges: tuple[float, ...] = (EXACT,)
-    """Applied one after the other, each until no candidate is accepted."""
-    width: int = WIDTH
-    """How many candidates each step tries before it ranks again; 1 is SLIM as published."""
-    sweep: bool = False
-    """Whether to try to remove every itemset after convergence, and to continue if that helped."""
+    charges: tuple[float, ...] = (EXACT,)  # applied one after the other, each until no candidate is accepted
+    width: int = WIDTH  # how many candidates each step tries before it ranks again; 1 is SLIM as published
+    sweep: bool = False  # whether to try to remove every itemset after convergence, and to continue if that helped

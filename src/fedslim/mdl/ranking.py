@@ -31,8 +31,7 @@ MAX_ROWS = 1024
 LOOK = 6
 """For each candidate of a step, how many of the best candidates are looked at to find some without common elements."""
 
-POOLS = ("partners", "counts")
-"""The arrays of rows that are not by slot."""
+POOLS = ("partners", "counts")  # the arrays of rows that are not by slot
 
 FILLS = {"upper": -np.inf, "exact": -1.0, "partner": -1.0, "dropped": -np.inf}
 """What they hold for slots without an element, where it is not 0."""

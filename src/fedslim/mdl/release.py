@@ -1,7 +1,5 @@
 """What may be published of a code table: no count below `min_count`, neither directly nor as a difference of others.
 
-    supports, usages, other = merge_rare(supports, usages, min_count=5)
-
 The search keeps rare itemsets out of the table. There remain single items that are spelled out in only a few
 transactions. Omitting their usages hides nothing: a usage equals the item's support minus the usages of the itemsets
 that contain the item. So these occurrences are subtracted from both usage and support and merged into *other*. The

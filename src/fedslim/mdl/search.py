@@ -1,8 +1,5 @@
 """SLIM's search, written once: a generator that asks questions and receives counts.
 
-    search = SlimSearch(n_items, Policy())
-    for the driver: question = next(run); question = run.send(answer) … until StopIteration
-
 It does not know where the counts come from. Its state is a valid code table whenever it waits for an answer, so a run
 may stop at any question, and `result()` is then the best table so far.
 """

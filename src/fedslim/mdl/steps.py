@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from fedslim.mdl.questions import Change, Insert, Remove, Restore
     from fedslim.mdl.ranking import Candidate
 
-LATEST = 12
-"""Itemsets in a progress report."""
+LATEST = 12  # itemsets in a progress report
 
 
 @dataclass(slots=True)

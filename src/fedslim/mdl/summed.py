@@ -1,8 +1,4 @@
-"""Several sources as one: every answer is the sum of theirs. The search cannot tell the difference.
-
-with Sharded(database, threads=2) as source:
-    drive(search, source)
-"""
+"""Several sources as one: every answer is the sum of theirs. The search cannot tell the difference."""
 
 from __future__ import annotations
 
@@ -23,11 +19,9 @@ if TYPE_CHECKING:
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.questions import Move
 
-WORTH_A_THREAD = 1500
-"""From this many transactions of a shard on, a question is worth passing to other threads."""
+WORTH_A_THREAD = 1500  # from this many transactions of a shard on, a question is worth passing to other threads
 
-LOOKED_AT = 8
-"""How many transactions a trial insertion inspects for each one that will use the itemset, by experience."""
+LOOKED_AT = 8  # how many transactions a trial insertion inspects for each one that will use the itemset, by experience
 
 
 def add_up(answers: Sequence[Any]) -> Any:

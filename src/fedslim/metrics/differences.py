@@ -10,8 +10,7 @@ from fedslim.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FALSE_DISCOVERY_RATE = 0.05
-"""Itemsets whose q is at most this are called different: about one in twenty of them is not."""
+FALSE_DISCOVERY_RATE = 0.05  # itemsets whose q is at most this are called different: about one in twenty of them is not
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Read code tables of other programs: a JSON object with itemsets (item ids or labels) and usages.
 
-    load_reference("chess.slim-cpp-2014.json").itemsets[0].labels
-
     {"dataset": "chess", "system": "slim-cpp-2014", "itemsets": [{"items": [3, 5, 7], "usage": 67}, ...]}
 
 Items are compared by label, so an id stands for the item with this number in the data file.

@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BEAT = bytes(framing.PREFIX_BYTES)
-"""An empty frame."""
+BEAT = bytes(framing.PREFIX_BYTES)  # an empty frame
 
-MISSED_BEATS = 3
-"""Beats without received data after which a connection counts as dead."""
+MISSED_BEATS = 3  # beats without received data after which a connection counts as dead
 
 PIECE = BUFFER = 1 << 16
 
-HANDSHAKE = 10.0
-"""Seconds for a handshake."""
+HANDSHAKE = 10.0  # seconds for a handshake
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +225,7 @@ def unreached_because(error: OSError, within: float) -> str:
 MAX_WAITING = 16
 """Frames that may wait to be sent to a member. It is never asked two questions at once: more means it does not read."""
 
-SUSPICIOUS = 2
-"""Connections replaced while still open, after which two processes may be using one member's certificate."""
+SUSPICIOUS = 2  # connections replaced while still open, after which two processes may be using one member's certificate
 
 MAX_RETURNS, RETURNS_WITHIN = 20, 10.0
 """A member may connect `MAX_RETURNS` times in `RETURNS_WITHIN` seconds; further connections are closed."""

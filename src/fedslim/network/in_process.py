@@ -33,15 +33,13 @@ class FrameSent(NamedTuple):
     plain: int
     data: bytes
 
-
-class RoundPassed(NamedTuple):
-    """Trace: a round ended, because all members that were asked have answered."""
-
-    number: int
-    kind: str
+    @classmethod
+    def of(cls, message: m.Message, direction: Direction, member: str, frame: framing.Frame) -> FrameSent:
+        """Return the trace of a message."""
+        return cls(type(message).__name__, direction, member, len(frame.data), frame.plain, frame.data)
 
 
-Trace = FrameSent | RoundPassed
+Trace = FrameSent | RoundEnded
 
 
 class MemoryFederation:
@@ -58,9 +56,8 @@ class MemoryFederation:
     ) -> None:
         self.server = server
         self.members = {name: MemberSession(name, own) for name, own in inputs.items()}
-        self._entropy = entropy
-        self._trace = trace
-        self._clock = clock
+        self._entropy, self._clock = entropy, clock
+        self._trace = trace or (lambda _event: None)
         self._failed: str | None = None  # why
         self._outcome: Outcome | None = None
         self._inbox: deque[tuple[str, bytes]] = deque()
@@ -84,14 +81,12 @@ class MemoryFederation:
         match output:
             case Send(to, message):
                 frame = framing.to_bytes(message)
-                kind, received = type(message).__name__, framing.from_server(frame.data[framing.PREFIX_BYTES :])
+                received = framing.from_server(frame.data[framing.PREFIX_BYTES :])
                 for name in to:
-                    if self._trace is not None:
-                        self._trace(FrameSent(kind, "down", name, len(frame.data), frame.plain, frame.data))
+                    self._trace(FrameSent.of(message, "down", name, frame))
                     self._deliver(name, received)
-            case RoundEnded(number, kind):
-                if self._trace is not None:
-                    self._trace(RoundPassed(number, kind))
+            case RoundEnded():
+                self._trace(output)
             case Failed(reason):
                 self._failed = reason
             case Ended(outcome):
@@ -108,6 +103,5 @@ class MemoryFederation:
 
     def _up(self, name: str, message: m.FromMember) -> None:
         frame = framing.to_bytes(message)
-        if self._trace is not None:
-            self._trace(FrameSent(type(message).__name__, "up", name, len(frame.data), frame.plain, frame.data))
+        self._trace(FrameSent.of(message, "up", name, frame))
         self._inbox.append((name, frame.data))

@@ -1,27 +1,14 @@
 """A journal: the messages that a session received, in order; replaying them restores the session's state.
 
-    journal = Journal.create(path, {"run": "…"}, key=key)
-    journal.append(data) …                                      # each before the session acts on it
-    reopened = Journal.reopen(path, key=key)                    # after a fault; continues at its end
-
-Sessions do no I/O and make no random choices, so the same messages lead to the same state and nothing else has to be
-saved.
-
-The key belongs to the party (`Identity.derived_key`). Each record has its length and a keyed BLAKE2b MAC over its
-content and the previous MAC, which covers all records before it. The first record contains the header and a random id.
-So without the key nobody can forge, alter, reorder or drop records, or move one from another journal. Two attacks
-remain: to cut records off the end, and to restore a whole older journal of the same party.
+Each record has a keyed BLAKE2b MAC over its content and the previous MAC, which covers all records before it; the key
+belongs to the party (`Identity.derived_key`), and the first record contains the header and a random id. So without the
+key nobody can do more than cut records off the end, or restore a whole older journal of the same party.
 
 The journal is cut off at the first record that does not authenticate: a kill or a power cut leaves the end torn, filled
 with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`), so only time is lost.
-Altering a record achieves no more than cutting the file there.
-
-A journal whose header does not authenticate was written by somebody else and is refused. It is also refused if others
-may write the file or replace it in its folder. A new journal appears in its folder only when its header is on the disk;
-a shorter one is useless and is moved away.
+A journal whose header does not authenticate, or that others may write or replace, is refused.
 
 Records reach the operating system at once, so a killed process loses none, and the disk within a second (`SYNC_EVERY`).
-`sync` forces them to the disk, for records that must survive a power cut.
 """
 
 from __future__ import annotations
@@ -317,8 +304,7 @@ class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     number: Annotated[int, msgspec.Meta(ge=0)]
 
 
-encode_record = msgspec.msgpack.Encoder().encode
-"""Encode a record of the server, or a message that a member received."""
+encode_record = msgspec.msgpack.Encoder().encode  # encode a record of the server, or a message that a member received
 _kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord | BackRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 

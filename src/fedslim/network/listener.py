@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_STRANGERS = 128
-"""Connections whose peer is not known yet. asyncio keeps a buffer of 256 kB for each."""
+MAX_STRANGERS = 128  # Connections whose peer is not known yet. asyncio keeps a buffer of 256 kB for each.
 
 SWEEP_EVERY = 64
 """Strangers that leave between two garbage collections. A closed connection is a cycle that includes its buffer, and
 the collector counts objects, not bytes: with a large heap it would let a thousand of them pile up."""
 
-MIN_TIME = 1.0
-"""Seconds that a stranger is given even if others are waiting."""
+MIN_TIME = 1.0  # seconds that a stranger is given even if others are waiting
 
 BACKLOG = 512
 
@@ -209,8 +207,7 @@ def _forget_trace(error: BaseException | None) -> None:
 
 # -- refused connections in the log -----------------------------------------------------------------------------------
 
-SUMMARY_EVERY = 60.0
-"""Minimum seconds between two log records about refused connections."""
+SUMMARY_EVERY = 60.0  # minimum seconds between two log records about refused connections
 
 
 class RefusedConnections:

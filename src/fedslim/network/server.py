@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
 from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
-from fedslim.network.in_process import FrameSent, RoundPassed, Trace
+from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
-from fedslim.network.traffic import Communication, Direction
+from fedslim.network.traffic import Communication
 from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
 from fedslim.protocol.state import MemberState
@@ -37,8 +37,7 @@ logger = logging.getLogger(__name__)
 PARTING = 30.0
 """Maximum seconds to wait for members to disconnect if there is no result; with a result the server waits longer."""
 
-SAY_AFTER = 2.0
-"""Seconds after which the log names the members whose acknowledgement is missing."""
+SAY_AFTER = 2.0  # seconds after which the log names the members whose acknowledgement is missing
 
 
 class NetworkServer:
@@ -208,7 +207,7 @@ class NetworkServer:
                     break  # it uses a newer connection
                 self._contacts[name] = time.monotonic()
                 message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(name))
-                self._account(type(message).__name__, "up", name, data)
+                self._trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
                 self._act(self.session.receive(name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
                     self._note(name)
@@ -298,7 +297,7 @@ class NetworkServer:
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
                 self._journal.sync()
-        self._trace(RoundPassed(ended.number, ended.kind))
+        self._trace(ended)
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
@@ -313,10 +312,7 @@ class NetworkServer:
                 if isinstance(message, (m.Finish, m.Abort)):
                     self._told.add(name)
                 member.outbox.put_nowait(frame.data)
-                self._account(type(message).__name__, "down", name, frame.data, frame.plain)
-
-    def _account(self, kind: str, direction: Direction, name: str, data: bytes, plain: int | None = None) -> None:
-        self._trace(FrameSent(kind, direction, name, len(data), len(data) if plain is None else plain, data))
+                self._trace(FrameSent.of(message, "down", name, frame))
 
     def close_journal(self) -> None:
         """Force the journal to the disk and close it."""

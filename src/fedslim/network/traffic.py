@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-Direction = Literal["up", "down"]
-"""Up: from a member to the server. Down: from the server to a member."""
+Direction = Literal["up", "down"]  # Up: from a member to the server. Down: from the server to a member.
 
 
 class Traffic(Struct, frozen=True, array_like=True):

@@ -1,10 +1,5 @@
 """Find order statistics of everybody's values by counting: intervals that shrink to a 64th in each round.
 
-    bisection = Bisection(outline.columns)
-    bisection.begin([9, 4])                      # how many order statistics each column needs
-    bisection.open                               # intervals whose parts members count
-    bisection.choose([3, 3, 17, …])              # in which part of its interval each open order statistic is
-
 Server and members keep the same intervals, of the ordered 64-bit representations of floats. Only `choose` changes them,
 so nobody can ask about any other threshold. Members count values that are rounded to the column's resolution, and an
 interval is closed once all of it is rounded to the same value. So the exact value of an order statistic is never found.

@@ -18,11 +18,9 @@ PREFIX_BYTES = 4
 MAX_FRAME = 1 << 26
 """Largest frame in bytes, compressed."""
 
-MAX_PLAIN = 1 << 27
-"""Largest message in bytes, decompressed."""
+MAX_PLAIN = 1 << 27  # largest message in bytes, decompressed
 
-SMALL = 1 << 16
-"""Generous bound in bytes for a message without vectors and ids."""
+SMALL = 1 << 16  # generous bound in bytes for a message without vectors and ids
 
 STORED, LEVEL = 0, 6
 """Compression levels of zlib. What is masked or sealed looks random: compressing it takes time and saves nothing. The

@@ -1,9 +1,5 @@
 """A member's session: it joins, confirms the roster, answers questions, and receives the result. It does no I/O.
 
-    session = MemberSession("hospital-a", member)
-    send(session.join(os.urandom(32)))
-    reply = session.receive(message)
-
 After `join`, everything that a member sends comes from `receive`: one reply to one question. The variant computes it;
 counts that the server must not see are masked here. The member answers nothing before all members have confirmed the
 same roster. Whether it refuses a question depends only on the question, never on its counts.
@@ -180,9 +176,7 @@ class MemberSession:
     def receive(self, message: m.FromServer) -> m.FromMember | None:
         """Process a message from the server; return the reply, if one is due.
 
-        Raises:
-            ProtocolError: The server may not send this now, or asks for something that this member does not give. The
-                session is unchanged, unless the variant found an error while answering: that ends the session.
+        After a `ProtocolError` the session is unchanged, unless the variant found it while answering: that ends it.
         """
         after = at_member(self.state, message, self._own.settings.variant)
         reply: m.FromMember | None = None

@@ -22,11 +22,9 @@ from fedslim.protocol.wire_types import (
     refused as refused,  # noqa: PLC0414  # `m.refused`
 )
 
-PROTOCOL = 9
-"""The protocol version, raised whenever an old peer would misunderstand a new one."""
+PROTOCOL = 9  # the protocol version, raised whenever an old peer would misunderstand a new one
 
-ROUNDS_TO_FINISH = 16
-"""Questions that a server may ask beyond `max_rounds`, to finish the search."""
+ROUNDS_TO_FINISH = 16  # questions that a server may ask beyond `max_rounds`, to finish the search
 
 
 Sealed = Annotated[bytes, Meta(max_length=w.MAX_SEALED)]
@@ -61,22 +59,15 @@ class Settings(Piece, frozen=True):
     order: Annotated[str, Meta(max_length=20)] = "usage"
     max_itemset_size: w.Limit | None = None
     min_support: w.Limit = 1
-    min_count: w.Limit = 1
-    """The smallest count that may be published."""
-    min_members_with: w.Limit = 1
-    """How many members must have an itemset for it to be published."""
+    min_count: w.Limit = 1  # the smallest count that may be published
+    min_members_with: w.Limit = 1  # how many members must have an itemset for it to be published
     width: Annotated[int, Meta(ge=1, le=MAX_WIDTH)] = WIDTH
     """How many candidates each step of the search tries; of x only."""
-    effort: Annotated[int, Meta(ge=1, le=HIGHEST_EFFORT)] = 1
-    """How hard the search looks; of x only."""
-    seed: Annotated[int, Meta(ge=0, le=w.MAX_SEED)] = 0
-    """The seed of the local search, from effort 3 on."""
-    schema: w.Digest = b""
-    """The digest of the schema, if the members agreed on one."""
-    outline: w.Text = ""
-    """What the server has to know of the schema: see `preparation.py`."""
-    preparation: w.Digest = b""
-    """The digest of the preparation that a search starts from."""
+    effort: Annotated[int, Meta(ge=1, le=HIGHEST_EFFORT)] = 1  # how hard the search looks; of x only
+    seed: Annotated[int, Meta(ge=0, le=w.MAX_SEED)] = 0  # the seed of the local search, from effort 3 on
+    schema: w.Digest = b""  # the digest of the schema, if the members agreed on one
+    outline: w.Text = ""  # what the server has to know of the schema: see `preparation.py`
+    preparation: w.Digest = b""  # the digest of the preparation that a search starts from
 
 
 class Join(Message, frozen=True):

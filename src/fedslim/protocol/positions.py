@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 MAX_LOST_ROUNDS = 1 << 16
 """How many rounds members may be ahead of a server that was killed and may have lost its last records."""
 
-MAX_RETREATS = 16
-"""How often members may lose records: each time, all members answer earlier questions again."""
+MAX_RETREATS = 16  # how often members may lose records: each time, all members answer earlier questions again
 
 
 @dataclass(slots=True)
@@ -32,16 +31,12 @@ class ServerRecords:
 
     rounds: list[Any] = field(default_factory=list)
     """Records with `replies` and `ending`, in order; of repeated rounds, the last repetition."""
-    epoch: int = 0
-    """The last epoch."""
-    furthest: int = 0
-    """The last round that any member had reached before all went back."""
+    epoch: int = 0  # the last epoch
+    furthest: int = 0  # the last round that any member had reached before all went back
     endings: dict[int, Ending] = field(default_factory=dict)
     """The decisions to end the search, by round, also of rounds that were not reached again after going back."""
-    retreats: int = 0
-    """How often all members went back."""
-    heard: set[str] = field(default_factory=set)
-    """The members that acknowledged the end of the run."""
+    retreats: int = 0  # how often all members went back
+    heard: set[str] = field(default_factory=set)  # the members that acknowledged the end of the run
 
 
 class Positions:

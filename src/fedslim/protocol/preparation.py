@@ -81,12 +81,10 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     version: int = VERSION
     run: Annotated[bytes, Meta(max_length=16)]
     schema: Digest
-    federation: Digest = b""
-    """The digest of the federation file, in a file."""
+    federation: Digest = b""  # the digest of the federation file, in a file
     statistics: list[list[Number]]
     """Of each open column, in the order of the schema, as the resolution rounds them; as texts, as JSON has no inf."""
-    kept: list[list[Id]]
-    """Of each capped column, the ids of the categories that are kept."""
+    kept: list[list[Id]]  # of each capped column, the ids of the categories that are kept
     ids: Annotated[list[Id], Meta(max_length=MAX_ITEMS)]
     left: Annotated[dict[Name, bytes], Meta(max_length=MAX_MEMBERS)] = {}
     """Members that left after it, and their signatures."""

@@ -1,9 +1,5 @@
 """What members confirm before they answer anything: a digest of the roster that they received.
 
-    digest = roster_digest(roster, vocabulary=digest_of_ids, fingerprint=secret.fingerprint)
-    signature = trust.sign_roster(digest)                       # to the server, and from there to all members
-    trust.check_roster(name, digest, certificate, signature)    # what each of the others signed
-
 Without this a server could send members different rosters, say vocabularies in which one member's items have their own
 numbers, and read "sums" that are one member's counts. Signatures prevent that before the first answer. Secrets are
 derived from the digest as well, so that the masks of members with different rosters do not cancel.
@@ -32,10 +28,7 @@ LABEL = b"fedslim roster v1"
 def roster_digest(roster: m.Roster, *, vocabulary: bytes, fingerprint: bytes) -> bytes:
     """Return a hash of everything that must be the same for all members.
 
-    Args:
-        roster: The roster as received, or with updates applied.
-        vocabulary: The digest of the item ids in the order of their numbers, agreed or from the roster.
-        fingerprint: The fingerprint of the members' secret.
+    `vocabulary` is the digest of the item ids in the order of their numbers, `fingerprint` that of the members' secret.
     """
     content = (roster.run, roster.epoch, roster.next_round, roster.settings, roster.members, roster.keys)
     return sha256(LABEL + msgspec.msgpack.encode((content, vocabulary, fingerprint))).digest()
@@ -107,13 +100,8 @@ MAX_LOST_EPOCHS = 16
 class Gathering:
     """How members gather at the server: who has joined, the roster of the current epoch, and who confirmed it.
 
-        gathering.check(member, join)               # raises ProtocolError
-        gathering.seat(member, join)
-        sends = gathering.invite(round)             # once no member is missing: a new epoch begins, with this round
-        gathering.confirm(member, confirm)
-        gathering.confirmed()                       # once all have confirmed: all signatures, for all members
-
-    It does not count rounds: the session passes the number of the next one.
+    A member is checked (`check`) and takes its `seat`. Once none is missing, `invite` begins a new epoch, and once all
+    have confirmed it, `confirmed` has all signatures. The session passes the number of the next round.
     """
 
     def __init__(

@@ -1,8 +1,5 @@
 """Labels that members send each other at the end of a run, sealed so that the server only relays them.
 
-    sealed = seal(labels, size, key)            # at each member, for the items of the table that will be published
-    labels = unseal(sealed, key)                # at each other member; empty if they were not sealed with this key
-
 The key is derived from the members' secret, the roster that all signed, the sender, and the table asked about: it seals
 one message, which opens in no other run. All members send equally many bytes, whatever labels they have.
 """
@@ -39,8 +36,7 @@ TAG_BYTES, LENGTH_BYTES, WORD_BYTES = 16, 4, 8
 BYTES_AT_LEAST, BYTES_PER_ITEM = 1024, 96
 MAX_LABEL = 2000
 """Characters of a label, as in all messages (`Text`)."""
-PER_LABEL = 5
-"""The most bytes that msgpack adds to a string or a list."""
+PER_LABEL = 5  # the most bytes that msgpack adds to a string or a list
 _ONCE = bytes(12)  # a key seals one message only
 
 _decoder = msgspec.msgpack.Decoder(Annotated[list[Text], Meta(max_length=MAX_ITEMS)])

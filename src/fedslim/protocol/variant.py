@@ -55,8 +55,7 @@ class UnmaskedWords(NamedTuple):
     words: NDArray[np.uint64]
 
 
-Replies = dict[str, Any]
-"""The reply of each member that was asked, of the type that was due."""
+Replies = dict[str, Any]  # the reply of each member that was asked, of the type that was due
 
 
 @dataclass(slots=True)

@@ -26,8 +26,7 @@ from fedslim.protocol.wire_types import (
     Vector,
 )
 
-MAX_REMOVALS = 2 * MAX_WIDTH
-"""Most removals in one want."""
+MAX_REMOVALS = 2 * MAX_WIDTH  # most removals in one want
 
 
 class DropItems(Message, frozen=True, tag="Drop"):

@@ -24,8 +24,7 @@ MAX_MOVES = 1 << 18
 MAX_SEED = 2**63 - 1
 MAX_VECTOR = 1 << 26
 """Bytes in one vector."""
-MAX_SEALED = 1 << 24
-"""Bytes of the labels that one member seals for the others."""
+MAX_SEALED = 1 << 24  # bytes of the labels that one member seals for the others
 
 Number = Annotated[int, Meta(ge=0, lt=MAX_SLOTS)]
 Item = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]

@@ -1,10 +1,5 @@
 """The audit log of a member: one line for every message that leaves it, for the people responsible for the data.
 
-    with AuditLog(path, "x", member="north", federation=name, federation_id=id, masks=True) as log:
-        log.record(message, frame, now=datetime.now(UTC), run=run, peer="server.example.org:7443")
-        send(frame.data)                                         # in this order: see `record`
-    summarise(path).total.messages
-
 The file has JSON lines. A line has the time, the kind, the size, the number of statistics, whether they were masked,
 and the receiver, but never content: no counts, labels or ids of items, nor the reason in an Abort. The log is
 append-only.

@@ -1,11 +1,5 @@
 """Decide whether a member takes part: by its policy, its ledger, and a wait after a refusal.
 
-    guard = Guard(policy, file)                  # before anything is read or connected
-    for warning in guard.admit(database): ...    # before connecting
-    await guard.waited()
-    guard.answering(session.run)                 # before the first answer leaves
-    guard.refused() or guard.finished()
-
 Members use it on fedslim's own network and on NVFlare alike. Nothing in it comes from the server.
 """
 

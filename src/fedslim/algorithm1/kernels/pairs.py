@@ -19,8 +19,7 @@ from fedslim.mdl.kernels.cover import NONE, NOT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NOBODY = -1
-"""Stands for no pair, no end, no element, or an empty place."""
+NOBODY = -1  # stands for no pair, no end, no element, or an empty place
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 HIGH_HALF = np.uint64(32)

@@ -22,11 +22,9 @@ from fedslim.mdl.kernels.ranking import LOG2_E, NEVER
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BLOCK = 64
-"""Unions in a block; scanning it takes a few microseconds."""
+BLOCK = 64  # unions in a block; scanning it takes a few microseconds
 
-CONTRADICTION = np.int64(-1)
-"""What `take_in` returns for impossible counts: a co-usage above the usage of an element."""
+CONTRADICTION = np.int64(-1)  # what `take_in` returns for impossible counts: a co-usage above the usage of an element
 
 
 class Blocks(NamedTuple):

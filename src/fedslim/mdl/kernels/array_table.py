@@ -76,11 +76,7 @@ class ArrayTable:
             self.use(group)
 
     def use(self, group: Elements | Lists | Covers | Vertical | Work) -> None:
-        """Replace the group of the same kind.
-
-        Raises:
-            TypeError: An array is not what the group declares; the table is unchanged.
-        """
+        """Replace the group of the same kind; if an array is not what the group declares, raise TypeError instead."""
         kind = type(group)
         fields = LAYOUT[kind]
         rows = [field.describe(value) for field, value in zip(fields, group, strict=True)]

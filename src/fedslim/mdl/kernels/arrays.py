@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-LAST_RANK = 1 << 30
-"""Singletons come last in the cover order: the rank of item `i` is LAST_RANK + i."""
+LAST_RANK = 1 << 30  # singletons come last in the cover order: the rank of item `i` is LAST_RANK + i
 
-DEAD_RANK = -1
-"""The rank of a slot that holds no element."""
+DEAD_RANK = -1  # the rank of a slot that holds no element
 
 
 WORDS = 8

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
     from fedslim.mdl.itemsets import Itemset
 
-COMMON = 32
-"""An item in at least 1/32 of the transactions gets a bitmap, which is then no larger than a list of int32."""
+COMMON = 32  # an item in at least 1/32 of the transactions gets a bitmap, which is then no larger than a list of int32
 
 
 @inlined

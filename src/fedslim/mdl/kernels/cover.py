@@ -22,8 +22,7 @@ NOT = np.int64(-1)
 TRIAL = np.bool_(False)  # the two values of `commit`
 COMMIT = np.bool_(True)
 
-UNKNOWN = np.int64(-1)
-"""For `recover`: the elements that fit are not known, search the lists."""
+UNKNOWN = np.int64(-1)  # for `recover`: the elements that fit are not known, search the lists
 
 
 @inlined

@@ -13,11 +13,9 @@ from fedslim.mdl.kernels import cover
 from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, State, Work
 from fedslim.mdl.kernels.cover import COMMIT, EMPTY, NONE, NOT, ONCE, TRIAL, UNKNOWN
 
-FEW = 16
-"""Up to this many transactions it is faster to search in each for elements that fit than to preselect them."""
+FEW = 16  # up to this many transactions it is faster to search in each for elements that fit than to preselect them
 
-PATIENCE = 256
-"""After this many transactions in nearly as many groups, grouping stops."""
+PATIENCE = 256  # after this many transactions in nearly as many groups, grouping stops
 
 
 @inlined
