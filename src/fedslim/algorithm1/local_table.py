@@ -7,29 +7,27 @@ by the member's own slots, and every slot is used only once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
 from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import NOTHING, CoverState
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike, NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.itemsets import Itemset
 
-    Pair = tuple[int, int]
-    Trial = tuple[int, Itemset, int, Change]  # slot, items and usage at entry of an itemset, and what it would change
+Pair = tuple[int, int]
+Trial = tuple[int, Itemset, int, Change]  # slot, items and usage at entry of an itemset, and what it would change
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
 from fedslim.mdl.kernels.arrays import lengthen
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FEW_PAIRS = 256
 NO_NUMBERS = np.zeros(0, np.int32)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.algorithm1.kernels import ranking
 from fedslim.algorithm1.kernels.pairs import NOBODY
@@ -18,8 +19,6 @@ from fedslim.mdl.kernels.ranking import NEVER
 from fedslim.mdl.objective import log2
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fedslim.mdl.itemsets import Itemset
 
 SPARE_NUMBERS = 64

@@ -8,9 +8,11 @@ who uses a candidate. The index has a canonical order that every party maintains
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
@@ -18,19 +20,14 @@ from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Evaluation
 from fedslim.algorithm1.so import Algorithm1Server, check_itemset, proposed
 from fedslim.errors import ProtocolError
 from fedslim.mdl.questions import Change, Supports
+from fedslim.mdl.steps import TableEntry
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import ask_counts, pack_counts
-from fedslim.protocol.variant import MemberSide, Replies, Round, UnmaskedWords
+from fedslim.protocol.variant import MemberSide, Replies, Round, Situation, UnmaskedWords
 from fedslim.secagg.ring import Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.steps import TableEntry
-    from fedslim.protocol.variant import Situation
 
 
 class Index(PairLedger):

@@ -14,28 +14,23 @@ code table whenever the search waits.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.algorithm1.ranking import COUNTS_CONTRADICT, NumberedElements, Union, UnionRanking
 from fedslim.errors import RunError
-from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.itemsets import Itemset, order_key
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
 from fedslim.mdl.questions import Change, Supports
 from fedslim.mdl.steps import LATEST, SearchResult, TableEntry, Tally
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.itemsets import Itemset
-
-    NumberPairs = tuple[tuple[int, int], ...]
+NumberPairs = tuple[tuple[int, int], ...]
 
 NOBODY = np.zeros(0, np.int32)
 

@@ -9,9 +9,11 @@ what changed since the member's last answer.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
@@ -19,19 +21,13 @@ from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1
 from fedslim.errors import ProtocolError
 from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
+from fedslim.mdl.steps import TableEntry
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
-from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, search_in_rounds
+from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, Situation, search_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.steps import TableEntry
-    from fedslim.protocol.variant import Situation
-
 
 # -- the server ---------------------------------------------------------------------------------------------------
 

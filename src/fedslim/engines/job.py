@@ -8,6 +8,8 @@ from the preparation of an earlier one has that file for the server, and its dig
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data.atomic import write_whole
@@ -16,9 +18,6 @@ from fedslim.errors import ConfigurationError, DataError
 from fedslim.federated.folder import PREPARATION, find_preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from fedslim.settings.federation_file import FederationFile
 
 SERVER_APP, MEMBER_APP = "fedslim_server", "fedslim_member"

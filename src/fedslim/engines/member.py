@@ -12,9 +12,10 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from fedslim.data import ItemSecret, Vocabulary, load
+from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import KitTrust
@@ -29,19 +30,12 @@ from fedslim.protocol import framing, messages as m
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
 from fedslim.protocol.preparation import Outline, Preparation
 from fedslim.protocol.prepare import Site
-from fedslim.protocol.roster import Unsigned
+from fedslim.protocol.roster import RosterSigner, Unsigned
 from fedslim.safeguards.audit import AuditLog, summarise
 from fedslim.safeguards.guard import Guard
-from fedslim.schema import Schema, conform_file
+from fedslim.schema import Conformed, Schema, conform_file
 from fedslim.settings.federation_file import FederationFile
 from fedslim.settings.site_file import SiteFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.protocol.roster import RosterSigner
-    from fedslim.schema import Conformed
 
 logger = logging.getLogger(__name__)
 

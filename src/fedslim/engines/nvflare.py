@@ -14,9 +14,10 @@ import copy
 import logging
 import sys
 import traceback
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nvflare.collab import collab
 from nvflare.fuel.flare_api.flare_api import new_secure_session
@@ -30,9 +31,6 @@ from fedslim.federated.folder import find_preparation
 from fedslim.format import printable
 from fedslim.protocol.member import CANNOT
 from fedslim.settings.federation_file import FederationFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RESULTS = "fedslim"  # the results folder in the job's folder at the server; it is part of a downloaded job
 

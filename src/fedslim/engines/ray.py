@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from fedslim.engines.rows import WorkerLostError
 from fedslim.errors import FedslimError, ParameterError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fedslim.engines.row_worker import Part
 
 CONNECT_SECONDS = 10.0

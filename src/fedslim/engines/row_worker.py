@@ -6,12 +6,14 @@ This module knows no engine, and no worker knows of the others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim import __version__
 from fedslim.data import TransactionDatabase, load
@@ -22,18 +24,12 @@ from fedslim.data.frames import needed, parquet_tables
 from fedslim.data.readers import parquet_files
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.mining import prepare
+from fedslim.mdl.questions import Move, Question
 from fedslim.protocol.bisection import ordered, value_of
 from fedslim.schema import Agreed, Schema, conform, cut_ranks, keep_categories, round_cuts
 from fedslim.schema.conforming import Conformed
 from fedslim.schema.file import SchemaRules
 from fedslim.schema.reading import text_of_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.questions import Move, Question
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
 

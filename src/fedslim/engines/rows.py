@@ -9,11 +9,12 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -27,16 +28,10 @@ from fedslim.engines import engine
 from fedslim.engines.row_worker import Part, agree_on_items, divide
 from fedslim.errors import DataError, JournalError, ParameterError, RunError
 from fedslim.format import size
-from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, RowsElsewhere, mine
-from fedslim.mdl.questions import MOVES, Change, SlotCounts, Supports, Tried
+from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, Mined, RowsElsewhere, mine
+from fedslim.mdl.questions import MOVES, Change, Move, Question, SlotCounts, Supports, Tried
 from fedslim.mdl.summed import TableLog, add_up
 from fedslim.network.journal import KEY_BYTES, Journal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from fedslim.mdl.mining import Mined
-    from fedslim.mdl.questions import Move, Question
 
 logger = logging.getLogger(__name__)
 

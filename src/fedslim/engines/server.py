@@ -16,35 +16,31 @@ import logging
 import os
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedslim.data.atomic import make_folder_for
 from fedslim.errors import FedslimError, FrameError, ProtocolError, RunError
-from fedslim.federated.accounting import Account, save_served, served_by, table_at_server, write_record
+from fedslim.federated.accounting import Account, Served, save_served, served_by, table_at_server, write_record
 from fedslim.federated.folder import keep_preparation
 from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
 from fedslim.mdl.driver import Stop
-from fedslim.network.in_process import FrameSent
+from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.status import of_session
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.outcome import Outcome
+from fedslim.protocol.preparation import Preparation
+from fedslim.protocol.roster import KeyCheck
+from fedslim.protocol.server import ServerSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from fedslim.federated.accounting import Served
-    from fedslim.network.in_process import Trace
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.outcome import Outcome
-    from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.roster import KeyCheck
-    from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 
-    Call = Callable[[Mapping[str, bytes], float], "Collected"]  # the frame of each member, and seconds
+Call = Callable[[Mapping[str, bytes], float], "Collected"]  # the frame of each member, and seconds
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from fedslim.data import ItemSecret, Vocabulary
+from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
 from fedslim.data.fimi import write_fimi
 from fedslim.data.partition import Partition
 from fedslim.engines import require
@@ -29,9 +30,11 @@ from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, 
 from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
-from fedslim.federated.records import load_run
+from fedslim.federated.records import RunRecord, load_run
 from fedslim.federated.simulation import (
     UNMASKED,
+    Databases,
+    OnProgress,
     Simulation,
     check_effort,
     check_run,
@@ -43,18 +46,10 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
 from fedslim.network.traffic import Communication
-from fedslim.settings.federation_file import write_template
+from fedslim.settings.federation_file import FederationFile, write_template
 from fedslim.settings.federation_keys import LARGEST
 from fedslim.settings.policy import FILE as POLICY, write_policy
 from fedslim.settings.site_file import write_site_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.federated.records import RunRecord
-    from fedslim.federated.simulation import Databases, OnProgress
-    from fedslim.settings.federation_file import FederationFile
 
 SIMULATOR = "nvflare.private.fed.app.simulator.simulator"
 JOB_ID = "simulate_job"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -24,8 +25,6 @@ from fedslim.errors import CertificateError, UntrustedError
 from fedslim.trust.identity import Statement
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fedslim.settings.federation_file import FederationFile
 
 KEY, CERTIFICATE, ROOT = "client.key", "client.crt", "rootCA.pem"

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fedslim.data.atomic import write_whole
+from fedslim.errors import RunError
 from fedslim.federated.folder import set_aside
-from fedslim.federated.records import HistoryStep, KindTraffic, MemberRecord, RunRecord, save_run, settings_of, stamp
+from fedslim.federated.records import (
+    Figure,
+    HistoryStep,
+    KindTraffic,
+    MemberRecord,
+    RunRecord,
+    save_run,
+    settings_of,
+    stamp,
+)
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.objective import percent_of_standard
+from fedslim.mdl.steps import Tally
 from fedslim.network.in_process import FrameSent, Trace
+from fedslim.network.journal import RoundRecord
 from fedslim.network.traffic import Communication
 from fedslim.protocol.outcome import Ending, Outcome, code_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from fedslim.errors import RunError
-    from fedslim.federated.records import Figure
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.steps import Tally
-    from fedslim.network.journal import RoundRecord
     from fedslim.protocol.server import ServerSession
     from fedslim.settings.federation_file import FederationFile
 

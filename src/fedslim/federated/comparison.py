@@ -5,22 +5,21 @@ This is separate from the simulation, so that it does not add to a federation's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedslim.data import TransactionDatabase
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
 from fedslim.mdl.policy import WIDTH
 from fedslim.metrics import DiscoveryGap, Fidelity, GapRecovery, discovery_gap, fidelity, gap_recovery
 from fedslim.metrics.gap import GapItemset
+from fedslim.metrics.labelled import LabelledTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.federated.simulation import Simulation
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import LabelledTable
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
 """The figures that a comparison adds to the record of a simulation."""

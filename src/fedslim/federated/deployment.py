@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedslim import __version__
+from fedslim.data.database import TransactionDatabase
+from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
@@ -21,23 +25,18 @@ from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
 from fedslim.network.status import ASKING, TAKING_PART, serve_status
 from fedslim.protocol import messages as m
+from fedslim.protocol.events import Received
+from fedslim.protocol.framing import Frame
+from fedslim.protocol.member import MemberSession
+from fedslim.protocol.outcome import Outcome
+from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
+from fedslim.protocol.server import ServerSession
+from fedslim.safeguards.audit import AuditLog
 from fedslim.trust.identity import Identity
 from fedslim.trust.tls import RevocationWatch, client_context, peer_name, server_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fedslim.data.database import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret, Vocabulary
-    from fedslim.protocol.events import Received
-    from fedslim.protocol.framing import Frame
-    from fedslim.protocol.member import MemberSession
-    from fedslim.protocol.outcome import Outcome
-    from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.server import ServerSession
-    from fedslim.safeguards.audit import AuditLog
     from fedslim.safeguards.guard import Guard
     from fedslim.settings.federation_file import FederationFile
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fedslim.data import Partition, TransactionDatabase
 from fedslim.data.partition import (
     PAPER_UNEVEN_SIZES,
     check_member_count,
@@ -21,7 +22,6 @@ from fedslim.data.partition import (
 from fedslim.errors import ParameterError
 
 if TYPE_CHECKING:
-    from fedslim.data import Partition, TransactionDatabase
     from fedslim.mdl.codetable import CodeTable
 
 SKEWED = ("support-skew", "support-quantity-skew")  # the schemes that need the code table of all data

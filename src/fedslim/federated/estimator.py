@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedslim.data import ItemSecret, TransactionDatabase, encode_together
+from fedslim.data.encoding import Encoding
 from fedslim.data.frames import dataframe_table, is_dataframe
 from fedslim.errors import DataError
 from fedslim.federated.simulation import Simulation, entropy_of, prepare, prepare_together, simulate
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
 from fedslim.mdl.estimator import CodeTableEstimator
+from fedslim.network.traffic import Communication
 from fedslim.schema import Schema, conform, conform_file
 from fedslim.uses.classifier import ClassTables, classes_of
-
-if TYPE_CHECKING:
-    import os
-
-    from fedslim.data.encoding import Encoding
-    from fedslim.network.traffic import Communication
 
 
 class FedSlim(CodeTableEstimator):

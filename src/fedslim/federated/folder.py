@@ -10,6 +10,8 @@ import contextlib
 import itertools
 import os
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -20,9 +22,6 @@ from fedslim.network.journal import check_folder, check_owner
 from fedslim.protocol.preparation import Outline, Preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from fedslim.settings.federation_file import FederationFile
 
 LOCK, FINISHED = ".lock", "finished.json"

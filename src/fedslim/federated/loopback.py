@@ -12,11 +12,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.errors import RunError
 from fedslim.federated.records import RunRecord, load_run
@@ -24,12 +27,6 @@ from fedslim.mdl.codetable import CodeTable
 from fedslim.settings.federation_file import write_template
 from fedslim.settings.policy import FILE as POLICY, write_policy
 from fedslim.trust.enrolment import make_demo_ca
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from fedslim.data import TransactionDatabase
 
 HOST = "127.0.0.1"
 TRANSACTION, ITEM = "transaction", "item"

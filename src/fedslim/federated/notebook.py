@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedslim.format import as_html, duration, size
-from fedslim.mdl.codetable import styled, table_html
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.codetable import CodeTable, styled, table_html
 
 
 def run_html(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from fedslim.data import TransactionDatabase
 from fedslim.federated.accounting import table_figures
 from fedslim.federated.records import (
     AloneRecord,
+    Figure,
     HistoryStep,
     MemberRecord,
     OwnRecord,
@@ -17,17 +20,13 @@ from fedslim.federated.records import (
     settings_of,
     stamp,
 )
+from fedslim.mdl.codetable import CodeTable
 from fedslim.metrics import differences
 from fedslim.metrics.gap import supports_in
 from fedslim.metrics.labelled import usages
+from fedslim.safeguards.audit import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.federated.records import Figure, HistoryStep
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.safeguards.audit import Summary
     from fedslim.settings.federation_file import FederationFile
 
 

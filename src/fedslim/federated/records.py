@@ -13,6 +13,7 @@ import importlib.metadata
 import math
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,17 +25,15 @@ from fedslim import __version__
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import InputError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.files import code_table_document, code_table_of
 from fedslim.metrics.differences import Difference  # msgspec reads field types at run time
 from fedslim.metrics.labelled import LabelledTable, by_usage, usages
 from fedslim.safeguards.audit import Amount
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from fedslim.federated.comparison import Comparison
     from fedslim.federated.simulation import Simulation
-    from fedslim.mdl.codetable import CodeTable
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT = "fedslim-run"

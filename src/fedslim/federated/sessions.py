@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
+from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
+from fedslim.protocol.roster import KeyCheck, RosterSigner
 from fedslim.protocol.server import ServerSession
 from fedslim.trust.identity import Identity, Statement, TrustStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.protocol.preparation import Preparation
-    from fedslim.protocol.roster import KeyCheck, RosterSigner
     from fedslim.settings.federation_file import FederationFile
 
 MIN_FAREWELL = 5.0  # minimum seconds that members have to acknowledge the end of the run, however short the grace is

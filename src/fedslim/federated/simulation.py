@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import shake_256
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +24,13 @@ from fedslim.data.encoding import Encoding
 from fedslim.data.vocabulary import labels_for, over
 from fedslim.errors import ParameterError
 from fedslim.federated.accounting import Account, figures
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
 from fedslim.mdl.mining import check_width, prepare as prepare_engine, reporter
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
+from fedslim.mdl.steps import Tally
 from fedslim.network.in_process import MemoryFederation
+from fedslim.network.traffic import Communication
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
 from fedslim.protocol.outcome import Ending, code_table
@@ -40,13 +43,8 @@ from fedslim.protocol.wire_types import MAX_COUNT, MAX_MEMBERS, MAX_SEED
 from fedslim.schema import Agreed, Conformed, Schema, SchemaRules
 from fedslim.secagg.ring import Sketch
 
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.steps import Tally
-    from fedslim.network.traffic import Communication
-
-    Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
-    OnProgress = Callable[[Progress, Communication], None]
+Databases = Partition | Mapping[str, TransactionDatabase] | Sequence[TransactionDatabase]
+OnProgress = Callable[[Progress, Communication], None]
 
 UNMASKED = ("so",)  # the variants without masks: the server sees the counts of every member
 

@@ -9,26 +9,20 @@ In a federation every count costs bytes, and every question a round. In one plac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import RunError
 from fedslim.mdl.kernels import bounds, foreseeing
 from fedslim.mdl.kernels.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels.bounds import PairStore
+from fedslim.mdl.kernels.ranking import TableFacts, Totals
 from fedslim.mdl.objective import log2
-from fedslim.mdl.questions import SlotCounts
+from fedslim.mdl.questions import Change, Insert, SlotCounts
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.kernels.ranking import TableFacts, Totals
-    from fedslim.mdl.questions import Change, Insert
 
 ALSO = 0.5
 """If rows must be asked for, then also those that may have candidates of half the gain: they would be next."""

@@ -6,28 +6,28 @@ is the same file, byte for byte.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import MissingExtraError
 from fedslim.format import as_html
 from fedslim.mdl import objective
+from fedslim.mdl.objective import Bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
     from fedslim.data import TransactionDatabase
     from fedslim.data.encoding import Encoding
     from fedslim.mdl.covering import Covering
     from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.objective import Bits
     from fedslim.mdl.policy import Order
 
 COLUMNS: tuple[str, ...] = ("itemset", "usage", "support", "code_length", "bits_saved")

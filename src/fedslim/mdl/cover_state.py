@@ -5,10 +5,13 @@ Memory is linear in the data: about 16 bytes per item occurrence, and as much ag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels import array_table, counting
 from fedslim.mdl.kernels.array_table import ArrayTable
 from fedslim.mdl.kernels.arrays import Covers, KeptArrays, Lists, Work, empty_lists, empty_work, lengthen
@@ -17,12 +20,7 @@ from fedslim.mdl.questions import Change, Changes, SlotCounts, flatten, join_cha
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.itemsets import Itemset
 
 ROOM_FOR_ROWS = 1 << 16  # entries of rows that one kernel call counts
 

@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
 from fedslim.mdl.cover_state import CoverState, lists_for
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import empty_lists, empty_work
 from fedslim.mdl.kernels.gain import bits_after
@@ -22,11 +24,7 @@ from fedslim.mdl.objective import code_length, log2_table, standard_length
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.itemsets import Itemset
-
 
 MATRIX = 2  # the number of dimensions of covers
 

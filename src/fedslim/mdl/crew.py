@@ -14,20 +14,18 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from fedslim.mdl.driver import Stop
-from fedslim.mdl.effort import TaskOutcome, carry_out
+from fedslim.mdl.effort import Task, TaskOutcome, carry_out
+from fedslim.mdl.search import SlimSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.effort import Task
-    from fedslim.mdl.search import SlimSearch
 
-    Watch = Callable[[SlimSearch], Callable[[], None] | None]
+Watch = Callable[[SlimSearch], Callable[[], None] | None]
 
 WORTH_HELP = 2.0  # seconds after which helpers are started: what takes less is over before they are ready
 

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from fedslim.mdl.questions import MOVES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.objective import Bits
     from fedslim.mdl.steps import SearchResult, Tally

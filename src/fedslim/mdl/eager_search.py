@@ -6,29 +6,34 @@ It finds the same table as `SlimSearch` with far fewer questions and somewhat mo
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.objective import EXACT, standard_length
-from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import Change, CoUsages, Fetch, Remove, Restore, Together, Tried, TryInsertions, TryRemovals
-from fedslim.mdl.ranking import UnknownRows
+from fedslim.mdl.policy import MAX_WIDTH, Policy
+from fedslim.mdl.questions import (
+    Change,
+    CoUsages,
+    Fetch,
+    Insert,
+    Question,
+    Remove,
+    Restore,
+    Together,
+    Tried,
+    TryInsertions,
+    TryRemovals,
+)
+from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import Trial
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Insert, Question
-    from fedslim.mdl.ranking import Candidate, CandidateRanking
-
-    Best = tuple[Candidate, ...] | UnknownRows
+Best = tuple[Candidate, ...] | UnknownRows
 
 RARELY, MEMORY = 1 / 8, 16
 """Counts for the next step are not asked for with the first question of a step if it was enough so rarely, about as

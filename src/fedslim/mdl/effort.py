@@ -13,6 +13,7 @@ federation, which has one table at a time, `EffortSearch` does.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from fedslim.errors import ParameterError
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.driver import drive
+from fedslim.mdl.driver import Stop, drive
+from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.local_search import (
     ContinuedSearch,
     Dice,
@@ -31,26 +34,17 @@ from fedslim.mdl.local_search import (
     LocalSearch,
     Patch,
     Segment,
+    Table,
     itemsets_of,
 )
-from fedslim.mdl.objective import EXACT, FREE
-from fedslim.mdl.policy import HIGHEST_EFFORT
-from fedslim.mdl.questions import Drop, Insert, Restart, Supports
+from fedslim.mdl.objective import EXACT, FREE, Bits
+from fedslim.mdl.policy import HIGHEST_EFFORT, Policy
+from fedslim.mdl.questions import Drop, Insert, Move, Question, Restart, Source, Supports
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.steps import Tally
+from fedslim.mdl.steps import SearchResult, TableEntry, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.driver import Stop
-    from fedslim.mdl.eager_search import EagerSearch
-    from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.local_search import Table
-    from fedslim.mdl.objective import Bits
-    from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Move, Question, Source
-    from fedslim.mdl.steps import SearchResult, TableEntry
 
 WIDTHS = (1, 4, 6, 8, 10, 12, 16, 32)
 """Widths of the greedy searches, besides the policy's own. Because of 1, no table is worse than SLIM's as published."""

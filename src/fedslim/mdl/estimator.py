@@ -6,36 +6,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from fedslim.data import Encoding, TransactionDatabase
 from fedslim.data.coerce import encode_numbers, is_matrix
-from fedslim.data.encoding import ITEMS
+from fedslim.data.encoding import ITEMS, TableSchema
 from fedslim.data.frames import is_dataframe
 from fedslim.errors import MissingExtraError, ParameterError
 from fedslim.format import as_html
-from fedslim.mdl.codetable import styled, table_html
+from fedslim.mdl.codetable import CodeTable, Compression, styled, table_html
 from fedslim.mdl.driver import Stop, stopping_on_interrupt
-from fedslim.mdl.mining import mine, prepare
-from fedslim.mdl.policy import WIDTH
+from fedslim.mdl.mining import Mined, mine, prepare
+from fedslim.mdl.policy import WIDTH, Order
 from fedslim.schema import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from numpy.typing import NDArray
-
-    from fedslim.data import Encoding, TransactionDatabase
-    from fedslim.data.encoding import TableSchema
-    from fedslim.mdl.codetable import CodeTable, Compression
-    from fedslim.mdl.mining import Mined
-    from fedslim.mdl.policy import Order
 
 ENGINES = {"ray": "fedslim.engines.rows:mine_on_ray"}
 """Who mines for an `engine`: by name, because engines are above this room and optional."""

@@ -8,21 +8,18 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.data.discretise import Intervals
 from fedslim.data.documents import Format
+from fedslim.data.encoding import Encoding
 from fedslim.errors import CodeTableError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.itemsets import Itemset, order_key
 from fedslim.schema import encoding_from_dict
-
-if TYPE_CHECKING:
-    from fedslim.data.encoding import Encoding
-    from fedslim.mdl.itemsets import Itemset
 
 FORMAT = "fedslim-code-table"
 VERSION = 3

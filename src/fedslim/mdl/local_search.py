@@ -14,28 +14,32 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels.arrays import KeptArrays
 from fedslim.mdl.objective import log2, standard_length
-from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.mdl.questions import GoBack, Insert, Mark, Remove, TryInsertions, TryRemovals, add_changes
+from fedslim.mdl.policy import MAX_WIDTH, Policy
+from fedslim.mdl.questions import (
+    Change,
+    GoBack,
+    Insert,
+    Mark,
+    Question,
+    Remove,
+    TryInsertions,
+    TryRemovals,
+    add_changes,
+)
+from fedslim.mdl.ranking import Candidate
 from fedslim.mdl.search import SlimSearch
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Change, Question
-    from fedslim.mdl.ranking import Candidate
-    from fedslim.mdl.steps import SearchResult, Snapshot
+from fedslim.mdl.steps import SearchResult, Snapshot
 
 Table = tuple[tuple["Itemset", int], ...]
 """Itemsets with the second criterion of their place in the cover order: all that is needed to build a table again."""

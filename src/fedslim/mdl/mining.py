@@ -4,45 +4,47 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import forget_caches, helped_with, wait_for
 from fedslim.data import TransactionDatabase
+from fedslim.data.encoding import Encoding
 from fedslim.errors import ParameterError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.cover_state import CoverState
-from fedslim.mdl.crew import Crew
-from fedslim.mdl.driver import Progress, Stop, Trend, drive
-from fedslim.mdl.effort import CHAINS, STARTS, WIDTHS, EffortSearch, best_of, carry_out, parts, plan
+from fedslim.mdl.crew import Crew, Watch
+from fedslim.mdl.driver import Progress, Search, Stop, Trend, drive
+from fedslim.mdl.effort import (
+    CHAINS,
+    STARTS,
+    WIDTHS,
+    EffortSearch,
+    Plan,
+    Task,
+    TaskOutcome,
+    best_of,
+    carry_out,
+    parts,
+    plan,
+)
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels.counting import SupportIndex
 from fedslim.mdl.local_search import LocalSearch
 from fedslim.mdl.objective import percent_of_standard
-from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Policy
-from fedslim.mdl.questions import Support, Supports, Together
+from fedslim.mdl.policy import MAX_WIDTH, WIDTH, Order, Policy
+from fedslim.mdl.questions import Question, Source, Support, Supports, Together
 from fedslim.mdl.release import merge_rare, release, shown_support, spelled_out
 from fedslim.mdl.search import SlimSearch
-from fedslim.mdl.steps import Tally
+from fedslim.mdl.steps import SearchResult, Tally
 from fedslim.mdl.summed import Sharded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fedslim.data.encoding import Encoding
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.mdl.crew import Watch
-    from fedslim.mdl.driver import Search
-    from fedslim.mdl.effort import Plan, Task, TaskOutcome
-    from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.policy import Order
-    from fedslim.mdl.questions import Question, Source
-    from fedslim.mdl.steps import SearchResult
 
 Ending = Literal["converged", "out of time", "interrupted"]
 

@@ -8,16 +8,12 @@ decide what enters the table use `math.fsum`, which rounds once and does not dep
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 SQRT_HALF = 0.7071067811865476
 LN2 = 0.6931471805599453

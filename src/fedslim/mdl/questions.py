@@ -12,19 +12,17 @@ combined where possible, because in a federation each question is a round.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from fedslim.mdl.itemsets import Itemset
 
-    Counts = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 
 class SlotCounts(NamedTuple):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.mdl.kernels import gain, ranking
 from fedslim.mdl.kernels.arrays import KeptArrays, lengthen, zeros
 from fedslim.mdl.kernels.gain import Rejected
 from fedslim.mdl.kernels.ranking import Choice, Known, PairRows, TableFacts, Totals
 from fedslim.mdl.objective import log2
-from fedslim.mdl.questions import SlotCounts
+from fedslim.mdl.questions import Change, Insert, SlotCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.questions import Change, Insert
     from fedslim.mdl.table import WorkingTable
 
 ANY_SIZE = 1 << 30

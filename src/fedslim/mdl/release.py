@@ -9,23 +9,22 @@ with an item add up to its support.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.mdl.codetable import CodeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Order
 
-    Counts = NDArray[np.int64]
     Found = Sequence[tuple[Itemset, int, int, int]]
+
+Counts = NDArray[np.int64]
 
 
 class Merged(NamedTuple):

@@ -7,27 +7,25 @@ may stop at any question, and `result()` is then the best table so far.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.mdl import questions as q
+from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
+from fedslim.mdl.questions import Change, Insert, Question, Remove, Restore
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
 from fedslim.mdl.steps import LATEST, Moved, SearchResult, Snapshot, TableEntry, Tally, Trial, Undoable
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.policy import Policy
-    from fedslim.mdl.questions import Change, Insert, Question, Remove, Restore
 
 ITEMS_FOR_EACH = 8
 """A step has at most one candidate for so many items: with fewer, poor ones are soon among the best disjoint ones."""

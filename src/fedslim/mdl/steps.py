@@ -6,13 +6,12 @@ from dataclasses import astuple, dataclass, field
 from operator import add
 from typing import TYPE_CHECKING
 
-from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.itemsets import Itemset, order_key
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fedslim.mdl.itemsets import Itemset
     from fedslim.mdl.objective import Bits
     from fedslim.mdl.questions import Change, Insert, Remove, Restore
     from fedslim.mdl.ranking import Candidate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Self
@@ -10,14 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fedslim.mdl.cover_state import CoverState, sparse_rows
-from fedslim.mdl.questions import Change, Drop, Insert, Mark, Remove, SlotCounts, Tried, add_changes, add_counts
+from fedslim.mdl.itemsets import Itemset
+from fedslim.mdl.questions import Change, Drop, Insert, Mark, Move, Remove, SlotCounts, Tried, add_changes, add_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.data import TransactionDatabase
-    from fedslim.mdl.itemsets import Itemset
-    from fedslim.mdl.questions import Move
 
 WORTH_A_THREAD = 1500  # from this many transactions of a shard on, a question is worth passing to other threads
 

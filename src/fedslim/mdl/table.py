@@ -12,20 +12,15 @@ Cover order: larger itemsets first, then higher usage at entry, then lexicograph
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedslim.mdl.itemsets import order_key
+from fedslim.mdl.itemsets import Itemset, OrderKey, order_key
 from fedslim.mdl.kernels.arrays import DEAD_RANK, LAST_RANK, WORDS, Elements, KeptArrays, lengthen
 from fedslim.mdl.kernels.counting import move_down, move_up
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fedslim.mdl.itemsets import Itemset, OrderKey
 
 SPARE_SLOTS = 64
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedslim.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FALSE_DISCOVERY_RATE = 0.05  # itemsets whose q is at most this are called different: about one in twenty of them is not
 

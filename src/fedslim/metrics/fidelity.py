@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
-from fedslim.metrics.labelled import by_usage, ratio, usages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fedslim.metrics.labelled import LabelledTable, Labels
+from fedslim.metrics.labelled import LabelledTable, Labels, by_usage, ratio, usages
 
 
 @dataclass(frozen=True, slots=True)

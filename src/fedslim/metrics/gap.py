@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.generators import check_whole
 from fedslim.errors import ParameterError
-from fedslim.metrics.labelled import by_usage, ratio, usages
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.labelled import LabelledTable, Labels
+from fedslim.mdl.codetable import CodeTable
+from fedslim.metrics.labelled import LabelledTable, Labels, by_usage, ratio, usages
 
 
 @dataclass(frozen=True, slots=True)

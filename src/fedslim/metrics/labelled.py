@@ -5,11 +5,10 @@ Tables are compared by label because they may come from different vocabularies o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.metrics.reference import ReferenceTable
+from fedslim.mdl.codetable import CodeTable
+from fedslim.metrics.reference import ReferenceTable
 
 Labels: TypeAlias = frozenset[str]
 LabelledTable: TypeAlias = "CodeTable | ReferenceTable"

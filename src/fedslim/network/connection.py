@@ -13,17 +13,15 @@ import logging
 import socket
 import ssl
 import time
+from asyncio import StreamReader, StreamWriter
 from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from fedslim.errors import FrameError, LineError, UntrustedError
 from fedslim.protocol import framing, messages as m
 from fedslim.trust.tls import explain
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-    from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedslim.errors import FedslimError, RunError
 from fedslim.protocol import framing, messages as m
 from fedslim.protocol.events import Ended, Failed, RoundEnded, Send, ServerOutput
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from fedslim.network.traffic import Direction
-    from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
 
 

@@ -18,6 +18,7 @@ import json
 import os
 import stat
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -33,8 +34,6 @@ from fedslim.protocol.outcome import Ending  # msgspec needs it at run time
 from fedslim.protocol.positions import ServerRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from fedslim.protocol.variant import Replies
 
 KIND = b"fedslim journal "

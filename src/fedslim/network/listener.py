@@ -13,16 +13,14 @@ import logging
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Self
+from asyncio import StreamWriter
+from collections.abc import Awaitable, Callable
+from typing import Self
 
 from fedslim.errors import RunError
 from fedslim.format import count
 from fedslim.network.connection import BUFFER, HANDSHAKE, Reader
 from fedslim.trust.tls import explain
-
-if TYPE_CHECKING:
-    from asyncio import StreamWriter
-    from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 

@@ -10,21 +10,17 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fedslim.errors import FedslimError, LineError, RunError, WriteError
 from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
 from fedslim.network.journal import Journal, encode_record
 from fedslim.protocol import framing, messages as m
+from fedslim.protocol.events import Received
 from fedslim.protocol.member import MemberSession, farewell
 from fedslim.trust.tls import explain
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
-
-    from fedslim.protocol.events import Received
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
+from asyncio import StreamWriter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
@@ -19,18 +22,24 @@ from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journa
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
 from fedslim.network.traffic import Communication
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, Resumed, RoundEnded, Send, Waiting, WentBack
+from fedslim.protocol.events import (
+    Began,
+    Ended,
+    Failed,
+    NewEpoch,
+    Resumed,
+    RoundEnded,
+    Send,
+    ServerOutput,
+    Waiting,
+    WentBack,
+)
+from fedslim.protocol.outcome import Outcome
 from fedslim.protocol.state import MemberState
+from fedslim.trust.tls import RevocationWatch
 
 if TYPE_CHECKING:
-    import ssl
-    from asyncio import StreamWriter
-    from collections.abc import Callable, Iterable
-
-    from fedslim.protocol.events import ServerOutput
-    from fedslim.protocol.outcome import Outcome
     from fedslim.protocol.server import ServerSession
-    from fedslim.trust.tls import RevocationWatch
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +21,9 @@ from fedslim.network.connection import hang_up, unreached_because
 from fedslim.trust.tls import explain
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-    from collections.abc import AsyncIterator, Callable
-
     from fedslim.protocol.server import ServerSession
 
-    Status = Callable[[], dict[str, Any]]
+Status = Callable[[], dict[str, Any]]
 
 TAKING_PART, ASKING = "fedslim/1", "fedslim-status/1"
 PREFIX_BYTES = 4

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol.wire_types import refused
 from fedslim.schema.agreeing import rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 PARTS = 64
 _SIGN = 1 << 63

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fedslim.mdl.codetable import CodeTable
     from fedslim.protocol.messages import FromMember, FromServer
     from fedslim.protocol.outcome import Ending, Outcome

@@ -13,10 +13,11 @@ questions again, and no others.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,10 +38,6 @@ from fedslim.protocol.variant import MemberSide, UnmaskedWords, sides
 from fedslim.protocol.wire_types import ID_BYTES, split_ids
 from fedslim.secagg.keys import AgreementKey, PairSecret
 from fedslim.secagg.masking import Masker, MaskLabel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 Answer = m.FromMember | UnmaskedWords | UnsealedLabels
 CANNOT = "it cannot go on; its own log says why"

@@ -8,16 +8,15 @@ from operator import lt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.release import Merged, merge_rare, release, shown_support, spelled_out
 from fedslim.protocol.messages import PackedElement, PackedTable, Vector, refused
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fedslim.data import Encoding
-    from fedslim.mdl.codetable import CodeTable
     from fedslim.mdl.steps import SearchResult, Tally
     from fedslim.protocol.preparation import Preparation
 

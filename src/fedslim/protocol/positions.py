@@ -6,6 +6,7 @@ that follow are then the same as before, and have the same answers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
@@ -15,8 +16,6 @@ from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from fedslim.protocol.outcome import Ending
 
 MAX_LOST_ROUNDS = 1 << 16

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.data.encoding import Encoding
@@ -23,11 +25,6 @@ from fedslim.protocol.bisection import OpenColumn
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_MEMBERS, Digest, Name
 from fedslim.schema import Conformed, Schema, SchemaRules
 from fedslim.schema.agreeing import Agreed, round_cuts, rounded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fedslim.data import TransactionDatabase
 
 FORMAT, VERSION = "fedslim-preparation", 1
 MAX_BYTES = 1 << 27

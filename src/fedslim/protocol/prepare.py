@@ -8,6 +8,7 @@ and each member decides whether it shares enough to stay. Everything else that l
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import ProtocolError
 from fedslim.mdl.steps import Tally
 from fedslim.protocol import messages as m
@@ -26,18 +29,13 @@ from fedslim.protocol.preparation import Outline, Preparation, category_id
 from fedslim.protocol.sums import MAX_WORDS, add_up, ask_counts, check_words, pack_counts
 from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, Situation, UnmaskedWords
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
+from fedslim.schema import Conformed, Schema
 from fedslim.schema.agreeing import cut_ranks, keep_categories
 from fedslim.secagg.id_sketch import IdSketch
 from fedslim.secagg.ring import Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.roster import RosterSigner
-    from fedslim.schema import Conformed, Schema
 
 FIRST_SKETCH, GROWTH = 256, 4
 """How many ids the first sketch is for, and how much larger the next is if it cannot be read."""

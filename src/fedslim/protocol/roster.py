@@ -7,8 +7,9 @@ derived from the digest as well, so that the masks of members with different ros
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -18,9 +19,6 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.events import NewEpoch, Send
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS, split_ids
 from fedslim.secagg.keys import check_usable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 LABEL = b"fedslim roster v1"
 

@@ -6,6 +6,7 @@ one message, which opens in no other run. All members send equally many bytes, w
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
@@ -24,10 +26,6 @@ from fedslim.protocol.variant import Replies, Round, ServerSide, Situation
 from fedslim.protocol.wire_types import MAX_ITEMS, MAX_SEALED, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from fedslim.data.vocabulary import ItemSecret
     from fedslim.protocol.outcome import Outcome
 

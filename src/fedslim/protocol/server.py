@@ -15,6 +15,7 @@ again, and have the same answers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,10 +32,7 @@ from fedslim.protocol.variant import Replies, Round, ServerSide, Situation, poli
 from fedslim.protocol.wire_types import ID_BYTES, MAX_ITEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
-
     from fedslim.protocol.preparation import Preparation
-
 
 WORD_BYTES = 8
 MAX_LATE = 3

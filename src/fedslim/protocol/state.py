@@ -15,16 +15,13 @@ the run ended. A member may send Abort at any time, the server only before the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from fedslim.errors import ProtocolError
 from fedslim.protocol import messages as m
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedslim.errors import ProtocolError
-    from fedslim.protocol.messages import Message
+from fedslim.protocol.messages import Message
 
 
 class MemberState(Enum):

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.protocol.messages import FromServer, Masked, refused
 from fedslim.protocol.variant import Replies, Round, UnmaskedWords
 from fedslim.protocol.wire_types import MAX_VECTOR
-from fedslim.secagg.ring import MAX_BITS, Ring
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from numpy.typing import NDArray
-
-    from fedslim.secagg.ring import Words
+from fedslim.secagg.ring import MAX_BITS, Ring, Words
 
 SUMS_CONTRADICT = "the sums contradict each other: a member does not count as the protocol says"
 WORD_BITS = 64

@@ -6,20 +6,19 @@ the outcome. A member's side answers one message at a time. Neither does any I/O
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ParameterError
 from fedslim.mdl.driver import Search, run_search
 from fedslim.mdl.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fedslim.protocol.messages import FromMember, FromServer, PackedTable, Settings
     from fedslim.protocol.outcome import Ending, Outcome
 

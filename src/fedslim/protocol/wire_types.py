@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ID_BYTES = 16
 MAX_ITEMS = 1 << 20

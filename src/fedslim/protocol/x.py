@@ -12,10 +12,12 @@ many. See docs/explanation/decisions/x.md and pair-bounds.md.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
@@ -24,21 +26,23 @@ from fedslim.mdl.effort import EffortSearch, plan
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import SUMS_CONTRADICT, add_up
-from fedslim.protocol.variant import Replies, Round, search_in_rounds
+from fedslim.protocol.variant import Replies, Round, Situation, search_in_rounds
 from fedslim.protocol.x_member import XMember
-from fedslim.protocol.x_queries import KINDS, Shape, bits_for, entries_of, read, read_changes, want_entries, words_of
+from fedslim.protocol.x_queries import (
+    KINDS,
+    FinalCounts,
+    Shape,
+    bits_for,
+    entries_of,
+    read,
+    read_changes,
+    want_entries,
+    words_of,
+)
 from fedslim.protocol.x_sizes import Asked, Sizes, enlarge
 from fedslim.secagg.ring import NARROW
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence, Set as AbstractSet
-
-    from numpy.typing import NDArray
-
-    from fedslim.protocol.variant import Situation
-    from fedslim.protocol.x_queries import FinalCounts
-
-    Usages = NDArray[np.int64]
+Usages = NDArray[np.int64]
 
 __all__ = ["XMember", "XServer"]
 

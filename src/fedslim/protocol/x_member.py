@@ -5,10 +5,12 @@ The server's side, and how the two fit together, is in `x.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
@@ -20,17 +22,12 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
 from fedslim.protocol.x_queries import FinalCounts, Shape, entries_of, pack
-from fedslim.secagg.ring import MAX_BITS
+from fedslim.secagg.ring import MAX_BITS, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
     from fedslim.data import TransactionDatabase
-    from fedslim.secagg.ring import Words
 
-    Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+Batch = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 
 class Phase(Enum):

@@ -7,23 +7,18 @@ on the want and on the `Shape`, which server and members know alike. To add a wa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT, check_words
-from fedslim.secagg.ring import MAX_BITS, Fields, Ring, Sketch, put_rows, words_of_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fedslim.secagg.ring import Words
+from fedslim.secagg.ring import MAX_BITS, Fields, Ring, Sketch, Words, put_rows, words_of_rows
 
 Sketched = m.WantSparseRow | m.WantInsertions | m.WantRemovals
 Packed = m.WantSupports | m.WantUnionSupport | m.WantRows | m.WantFinal

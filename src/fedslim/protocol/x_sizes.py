@@ -6,6 +6,7 @@ was too small, the server asks again for a larger one.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -14,14 +15,11 @@ from fedslim.errors import ProtocolError
 from fedslim.mdl.bounded_ranking import PURE
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT
-from fedslim.protocol.x_queries import bits_for, sketch_of
+from fedslim.protocol.x_queries import Shape, bits_for, sketch_of
 from fedslim.secagg.ring import Sketch, words_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from fedslim.mdl import questions as q
-    from fedslim.protocol.x_queries import Shape
 
 SPREADS = 2.25
 """How many standard deviations a sketch has room for."""

@@ -11,8 +11,10 @@ import os
 import stat
 import sys
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import msgspec
@@ -28,9 +30,6 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from fedslim.protocol.framing import Frame
     from fedslim.settings.federation_file import FederationFile
 

@@ -9,13 +9,17 @@ import asyncio
 import logging
 import os
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.documents import Format
+from fedslim.data.vocabulary import ItemSecret
 from fedslim.errors import LedgerError
 from fedslim.format import count, duration
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
@@ -23,11 +27,6 @@ from fedslim.schema import Conformed
 from fedslim.trust.keys import alone_with, read_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.data.vocabulary import ItemSecret
     from fedslim.mdl.codetable import CodeTable
     from fedslim.settings.federation_file import FederationFile
     from fedslim.settings.policy import MemberPolicy

@@ -9,10 +9,12 @@ Sums and differences of several results must not single a member out either: see
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from hashlib import blake2b, sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -20,6 +22,7 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import replace
 
+from fedslim.data import TransactionDatabase
 from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
@@ -29,10 +32,6 @@ from fedslim.trust.keys import alone_with, read_trusted
 from fedslim.trust.names import format_time, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from fedslim.data import TransactionDatabase
     from fedslim.settings.federation_file import FederationFile
 
 FORMAT, VERSION = "fedslim-member-ledger", 1

@@ -11,6 +11,7 @@ take the same time for all keys and blocks. Everywhere else the library does it.
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -25,8 +26,6 @@ from fedslim._jit import inlined, njit
 from fedslim.errors import KeyAgreementError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.secagg.ring import Words
 
 BLOCK_BYTES = 16

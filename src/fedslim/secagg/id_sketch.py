@@ -11,16 +11,14 @@ Ids are keyed hashes, so their parts serve as the places of their cells.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
     from fedslim.secagg.ring import Words
 
 TABLES, CELL_WORDS, SPARE_CELLS = 3, 4, 5

@@ -10,6 +10,7 @@ twice: labels must increase, and each has its own 2^32 blocks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -23,8 +24,6 @@ from fedslim.errors import KeyAgreementError, MaskReuseError
 from fedslim.secagg.aes import BLOCKS_IN_STEP, WORDS_IN_STEP, KeyStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fedslim.secagg.keys import PairSecret
     from fedslim.secagg.ring import Words
 

@@ -12,20 +12,16 @@ likely above the bound, which `read` detects.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim.errors import RingError
 from fedslim.secagg import kernels
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Words = NDArray[np.uint64]
+Words = NDArray[np.uint64]
 
 WORD_BITS = 64
 MAX_BITS = 56

@@ -9,11 +9,15 @@ A different key requires `renew`, which revokes the certificates of the older ke
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedslim.data.documents import Format
 from fedslim.data.textstream import is_file, real_path
@@ -21,16 +25,18 @@ from fedslim.errors import CertificateError, ParameterError
 from fedslim.trust import certificates, keys
 from fedslim.trust.certificates import Request, fingerprint_of, name_of, pem
 from fedslim.trust.identity import TrustStore, check_authority, public_key
-from fedslim.trust.names import SLACK, Role, checked_ca_name, checked_hosts, checked_name, format_time, validity, whole
-
-if TYPE_CHECKING:
-    import os
-    from pathlib import Path
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from fedslim.trust.names import Host, Hosts
+from fedslim.trust.names import (
+    SLACK,
+    Host,
+    Hosts,
+    Role,
+    checked_ca_name,
+    checked_hosts,
+    checked_name,
+    format_time,
+    validity,
+    whole,
+)
 
 CERTIFICATE, KEY, REVOCATIONS, LEDGER = "ca.pem", "ca.key", "crl.pem", "ledger.json"
 

@@ -6,8 +6,14 @@ that it received over a separate channel; later certificates must come from the 
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
@@ -26,14 +32,6 @@ from fedslim.trust.identity import (
     read_trust,
 )
 from fedslim.trust.names import Hosts, Role, checked_hosts, checked_name
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from cryptography import x509
 
 NEXT_KEY = "next-key.pem"  # a new key without a certificate yet; the old key stays in use until then
 

@@ -7,14 +7,16 @@ current revocation list.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -22,17 +24,7 @@ from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust import certificates, keys
 from fedslim.trust.certificates import UNREADABLE, name_of, read_certificate, read_list, role_of
-from fedslim.trust.names import Role, checked_name, format_time, whole
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection
-    from datetime import datetime
-    from pathlib import Path
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from fedslim.trust.names import Host
+from fedslim.trust.names import Host, Role, checked_name, format_time, whole
 
 MAX_CERTIFICATE = 4096
 """Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""

@@ -10,9 +10,10 @@ import base64
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, padding
@@ -30,10 +31,6 @@ from cryptography.hazmat.primitives.serialization import (
 from fedslim.data.atomic import creating, make_folder_for, replacing
 from fedslim.data.textstream import real_path, told_as_data_errors
 from fedslim.errors import CertificateError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SHORTEST_PASSPHRASE = 12
 MAX_PASSPHRASE_LENGTH = 1000  # OpenSSL, which reads the key for TLS, accepts at most 1,024 bytes

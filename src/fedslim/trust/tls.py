@@ -12,20 +12,16 @@ import ssl
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 
 from fedslim.errors import CertificateError, FedslimError, UntrustedError
 from fedslim.trust.certificates import UNREADABLE, name_of, pem, role_of
-from fedslim.trust.identity import CERTIFICATE, KEY, REVOCATIONS
+from fedslim.trust.identity import CERTIFICATE, KEY, REVOCATIONS, Identity, TrustStore
 from fedslim.trust.keys import MAX_LIST, read_public
 from fedslim.trust.names import Role
 
-if TYPE_CHECKING:
-    from fedslim.trust.identity import Identity, TrustStore
-
-    TlsPeer = ssl.SSLObject | ssl.SSLSocket
+TlsPeer = ssl.SSLObject | ssl.SSLSocket
 
 logger = logging.getLogger(__name__)
 

@@ -7,17 +7,15 @@ constant time. An open hash table maps two elements to their pair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, njit
 from fedslim.mdl.kernels.arrays import Covers, Work
 from fedslim.mdl.kernels.counting import co_usage
 from fedslim.mdl.kernels.cover import NONE, NOT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NOBODY = -1  # stands for no pair, no end, no element, or an empty place
 

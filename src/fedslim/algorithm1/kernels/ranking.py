@@ -8,9 +8,10 @@ and n change; a block is scanned again only when its bound is the highest of all
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.algorithm1.kernels.pairs import Pairs, add, discard, find
@@ -18,9 +19,6 @@ from fedslim.algorithm1.kernels.unions import ServerElements, Unions, compare, f
 from fedslim.mdl.kernels.cover import NONE, NOT
 from fedslim.mdl.kernels.gain import pair_gain, total_parts
 from fedslim.mdl.kernels.ranking import LOG2_E, NEVER
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 BLOCK = 64  # unions in a block; scanning it takes a few microseconds
 

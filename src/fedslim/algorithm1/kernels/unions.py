@@ -7,16 +7,14 @@ its elements' hashes. Itemsets with equal hashes are compared, so a collision co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs, home, vacate
 from fedslim.mdl.kernels.cover import NONE, NOT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class ServerElements(NamedTuple):

@@ -6,6 +6,7 @@ A *slot* is the number of an element of the working code table: singletons have 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -14,8 +15,6 @@ from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedslim.data import TransactionDatabase
 
 Scalar = TypeVar("Scalar", bound=np.generic)

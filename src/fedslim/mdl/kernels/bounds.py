@@ -7,16 +7,14 @@ of an element at once. docs/explanation/decisions/pair-bounds.md has the proofs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS
 from fedslim.mdl.kernels.ranking import PairRows, TableFacts, Totals, belongs, estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""

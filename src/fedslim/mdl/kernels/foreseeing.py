@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, njit
 from fedslim.mdl.kernels.bounds import PairStore, best_gain, bound, find
 from fedslim.mdl.kernels.ranking import TableFacts, Totals
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Expected(NamedTuple):

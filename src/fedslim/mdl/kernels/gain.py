@@ -6,13 +6,12 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, njit
 from fedslim.mdl.objective import SERIES, SQRT_HALF, log2
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fedslim.mdl.kernels.ranking import TableFacts
 
 COEFFICIENTS = np.array(SERIES)
