@@ -78,10 +78,11 @@ def server(
     first = runs[0][2]
     for _, one, place in runs:
         given = preparation if place == first else None
-        _serve(one, who, place, (given, first), shown, resume=resume, host=host, port=port)
+        _serve(context, one, who, place, (given, first), shown, resume=resume, host=host, port=port)
 
 
 def _serve(
+    context: typer.Context,
     federation: "FederationFile",
     who: "Identity",
     out: Path,
@@ -109,7 +110,7 @@ def _serve(
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
         served = run_until_over(serving, lambda: _stop(run), server_watched_by(shown, run, lambda: _stop(run)))
-        save_served(served, federation, out)
+        save_served(served, federation, out, options.typed_command(context))
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
@@ -172,8 +173,8 @@ def show_finished(finished: "Finished", out: Path, name: str) -> None:
 
     if (out / output.CODE_TABLE).exists():
         show_table(CodeTable.load(out / output.CODE_TABLE), name, out)
-    ended = f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')})"
-    output.say(f"{ended}; its results are in {out}; for another run, name another folder with --out")
+    ended = f"{finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}"
+    output.say(f"no new run: the run in {out} has ended ({ended}); for another run, name another folder with --out")
 
 
 def show_table(table: "CodeTable", name: str, out: Path) -> None:
