@@ -295,8 +295,8 @@ def _watch(asked: Callable[[], dict[str, Any]]) -> None:
                 text, answered = _status_text(found), time.monotonic()
             except RunError as error:  # the server may be restarting
                 if time.monotonic() - answered > WATCH_GRACE:
-                    raise
-                text = printable(f"{error}; trying again") + "\n"
+                    raise RunError(f"{error}; if the run has ended, `fedslim show` shows its result") from error
+                text = _status_text(found) + printable(f"{error}; trying again") + "\n"
 
 
 def _status_text(found: dict[str, Any]) -> str:

@@ -165,8 +165,10 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
         labels = () if rare else brief(names_at_server(session, session.gathering.items))
         names = [name.replace("item ", "№ ", 1) if is_unnamed(name) else name for name in labels]
         watched.labels = None if rare else names.__getitem__
+        elapsed = session.elapsed(time.monotonic())
+        waited = account.seconds - elapsed  # until all members had joined
         for step in account.history:
-            watched.feed.reach(step["seconds"], step["itemsets"], step["L_percent"])
+            watched.feed.reach(max(0.0, step["seconds"] - waited), step["itemsets"], step["L_percent"])
 
         def learn(progress: "Progress") -> None:
             # With rare itemsets to hide, nothing exact: see `Account`.
@@ -175,7 +177,7 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
             watched.learn(shown, [count(session.rounds, "round"), f"{size(traffic.bytes_total)} sent"])
 
         clock = Stop()
-        clock.started -= account.seconds
+        clock.started -= elapsed
         return reporter(session.variant.search, 1, 1, clock, learn)
 
     def look() -> None:
