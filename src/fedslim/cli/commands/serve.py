@@ -16,7 +16,7 @@ import typer
 
 from fedslim.cli.commands.classes import class_runs, share_preparation
 from fedslim.cli.console import options, output, passphrases, progress
-from fedslim.cli.console.live import Port, live_page, saved_report, server_watched_by
+from fedslim.cli.console.live import Port, live_page, report_on_saved, server_watched_by
 from fedslim.cli.console.options import flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
@@ -79,6 +79,7 @@ def server(
     for _, one, place in runs:
         given = preparation if place == first else None
         _serve(context, one, who, place, (given, first), shown, resume=resume, host=host, port=port)
+    report_on_saved(shown, (place for *_, place in runs))
 
 
 def _serve(
@@ -109,13 +110,13 @@ def _serve(
         progress.compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
-        served = run_until_over(serving, lambda: _stop(run), server_watched_by(shown, run, lambda: _stop(run)))
+        around = server_watched_by(shown, run, federation.federation.name, lambda: _stop(run))
+        served = run_until_over(serving, lambda: _stop(run), around)
         save_served(served, federation, out, options.typed_command(context))
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
-        shown.result = lambda: saved_report(out)
         show_table(served.table, federation.federation.name, out)
         traffic = served.communication
         found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
