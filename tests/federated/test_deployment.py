@@ -121,7 +121,7 @@ def test_over_tls_the_table_is_that_of_one_process(variant, file, trial, databas
     assert [step["itemsets"] for step in served.history][-1] >= len(expected) - 1
     record = served.as_dict(file)
     assert (record["itemsets"], record["rounds"]) == (len(expected), served.communication.rounds)
-    save_served(served, file, tmp_path / "saved")
+    save_served(served, file, tmp_path / "saved", "fedslim server")
     kept = load_run(tmp_path / "saved")
     assert (kept.kind, kept.variant, kept.code_table) == ("server", variant, served.table)
     assert [own.name for own in kept.members] == list(file.federation.members)

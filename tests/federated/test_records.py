@@ -121,7 +121,7 @@ def test_a_notebook_shows_the_essentials(ran):
     simulation, compared, record = ran
     for shown in (simulation._repr_html_(), record._repr_html_()):
         assert f"<tr><th>variant</th><td>{simulation.variant}</td></tr>" in shown
-        assert f"{len(simulation.table):,} itemsets, L% = " in shown
+        assert f"{len(simulation.table):,} itemsets, 20 shown, L% = " in shown
         assert "<script" not in shown
     assert f"{compared.recovery.gap_recovered} of {len(compared.gap)}" in record._repr_html_()
 

@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from fedslim.cli.console.live import report_on_saved
+from fedslim.cli.console.progress import reporter
 from fedslim.data import load
 from fedslim.errors import ParameterError
+from fedslim.federated.records import RUN, save_run
 from fedslim.mdl import mine
 from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS, MAX_WARNINGS, Feed, LiveMember
@@ -316,3 +319,17 @@ def receive(line, awaited):
     text = b""
     while awaited not in text:
         text += line.recv(65536)
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_becomes_the_report_on_all_runs_that_were_saved(tmp_path, records):
+    watched, folders = reporter(quiet=True), [tmp_path / name for name in ("class-1", "class-2", "refused")]
+    report_on_saved(watched, folders)
+    assert watched.result is None  # nothing was saved
+    for folder, record in zip(folders[:2], records, strict=False):
+        folder.mkdir()
+        save_run(record, folder / RUN)
+    report_on_saved(watched, folders)
+    assert [run.variant for run in watched.result().runs] == ["x", "sa"]

@@ -73,7 +73,13 @@ def test_the_lead_summarises_the_run(records):
 def test_a_record_with_nothing_in_it_can_be_shown(bare):
     (run,) = view([bare]).runs
     assert (run.gap, run.agreements, run.members, run.curve.rounds) == (None, [], [], [])
-    assert view([bare]).overview[0].cells[2:] == ["–"] * 5
+    assert view([bare]).columns == ["L%", "itemsets"]  # the only ones that it has figures for
+
+
+def test_figures_that_one_run_lacks_are_dashes_beside_those_of_others(bare, records):
+    shown = view([records[0], bare])
+    assert shown.columns[2:4] == ["F1", "found by no member alone"]
+    assert next(row for row in shown.overview if row.values[2] is None).cells[2:] == ["–"] * 5
 
 
 def test_large_runs_are_cut_and_say_so(hostile, monkeypatch):

@@ -298,7 +298,7 @@ class Serving:
         served = served_by(self._session, outcome, self._account, lost, untold)
         running = self._last - self._first if self._first is not None else 0.0
         more = {"seconds_in_rounds": running, **{f"tally_{name}": n for name, n in asdict(outcome.tally).items()}}
-        save_served(served, self._file, self._folder, more, command=AGAIN)
+        save_served(served, self._file, self._folder, AGAIN, more)
         (self._folder / BEST).unlink(missing_ok=True)
         self._write_status(None if lost is None else str(lost))
         logger.info(

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 CODE_TABLE, RECORD = "codetable.json", "run.json"  # the result files in a server's run folder
 
-SERVING = "fedslim server FEDERATION.toml"
-
 
 def table_figures(table: CodeTable) -> dict[str, Figure]:
     """Return the figures of a code table by name."""
@@ -184,13 +182,12 @@ def save_served(
     served: Served,
     file: FederationFile,
     folder: Path,
+    command: str,
     more: Mapping[str, Any] | None = None,
-    *,
-    command: str = SERVING,
 ) -> None:
     """Save the table and a record with what the server saw, readable by their owner only.
 
-    `more` is added to the figures of the run record; `command` is the command that runs it again.
+    `command` runs it again; `more` is added to the figures of the run record.
     """
     found = {**served.as_dict(file), **(more or {})}
     traffic, untold = found.pop("by_kind"), found.pop("not_told")

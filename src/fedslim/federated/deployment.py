@@ -20,6 +20,7 @@ from fedslim.errors import JournalError, RunError
 from fedslim.federated.accounting import Account, Served, served_by
 from fedslim.federated.folder import PREPARATION, PREPARATION_JOURNAL, keep_preparation
 from fedslim.federated.sessions import KeyTrust, MemberTrust, make_member_session, make_server_session, patience
+from fedslim.format import count, size
 from fedslim.network.journal import Journal, Reopened, check_folder, messages_in, read_server_records
 from fedslim.network.member import NetworkMember
 from fedslim.network.server import NetworkServer
@@ -404,7 +405,7 @@ class DeployedMember:
             sent += len(frame.data)
             if time.monotonic() - last > SAY_EVERY:
                 last = time.monotonic()
-                logger.info("answered %s rounds, sent %.1f MB", self.session.position, sent / 1e6)
+                logger.info("answered %s, sent %s", count(self.session.position, "round"), size(sent))
             if self._audit is not None:
                 self._audit.record(message, frame, now=datetime.now(UTC), run=run, peer=peer, preparing=preparing)
 

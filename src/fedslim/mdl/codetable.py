@@ -38,8 +38,9 @@ STYLE = """<style>
 .fedslim p { font: 600 1.15em/1.5 ui-serif, Georgia, serif; margin: .4em 0; }
 .fedslim table { border-collapse: collapse; }
 .fedslim th, .fedslim td { text-align: right; padding: .3em .9em .3em 0; border-bottom: 1px solid #8884; }
-.fedslim td:first-child, .fedslim th:first-child { text-align: left; }
-.fedslim span { border: 1px solid #8886; border-radius: .3em; padding: 0 .4em; margin-right: .25em; }
+.fedslim td { vertical-align: top; font-variant-numeric: tabular-nums; }
+.fedslim td:first-child, .fedslim th:first-child, .fedslim th + td { text-align: left; }
+.fedslim span { display: inline-block; border: 1px solid #8886; border-radius: .3em; padding: 0 .4em; margin: .1em 0; }
 </style>"""
 
 
@@ -251,16 +252,17 @@ def styled(*parts: str) -> str:
 
 def table_html(table: CodeTable) -> str:
     """Return the itemsets of a table that save most, as HTML."""
-    c = table.compression
+    c, shown = table.compression, table.top(SHOWN)
+    number = f"{len(table):,} itemsets" if len(shown) == len(table) else f"{len(table):,} itemsets, {SHOWN} shown"
     rows = "".join(
         f"<tr><td>{' '.join(f'<span>{as_html(label)}</span>' for label in e.labels)}</td>"
         f"<td>{e.bits_saved:,.0f}</td><td>{e.usage:,}</td><td>{e.support:,}</td>"
         f"<td>{e.code_length:.2f}</td></tr>"
-        for e in table.top(SHOWN)
+        for e in shown
     )
     return (
-        f"<p>{len(table):,} itemsets, L% = {c.L_percent:.2f} ({c.before.total:,.0f} → {c.after.total:,.0f} bits)</p>"
-        "<table><thead><tr><th>itemset</th><th>bits saved</th><th>usage</th><th>support</th><th>code length</th></tr>"
+        f"<p>{number}, L% = {c.L_percent:.2f} ({c.before.total:,.0f} → {c.after.total:,.0f} bits)</p>"
+        "<table><thead><tr><th>itemset</th><th>bits saved</th><th>usage</th><th>support</th><th>code bits</th></tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
 

@@ -176,7 +176,7 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
             facts.append(Fact("not found here alone", _of(new, len(table)), f"{own.member} mined its own data, too"))
         if own.differences is not None:
             found = sum(each.significant for each in own.differences)
-            facts.append(Fact("different here", f"{found:,}", "more or less frequent than elsewhere, q ≤ 0.05"))
+            facts.append(Fact("different here", f"{found:,}", "more or less often than elsewhere, q\u00a0≤\u00a00.05"))
         total = sum(amount.bytes for amount in own.sent.values())
         labels = " and labels" if any(amount.labels or amount.sealed for amount in own.sent.values()) else ""
         facts.append(Fact("left this member", size(total), f"counts{labels}, and no transaction"))
@@ -245,7 +245,7 @@ def configuration(record: RunRecord) -> list[Fact]:
     parts += [f"{machine['memory_gb']} GB" if machine.get("memory_gb") else "", str(machine.get("system") or "")]
     facts.append(Fact("machine", ", ".join(filter(None, parts)) or "–"))
     facts.append(Fact("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())))
-    facts.append(Fact("created", record.made))
+    facts.append(Fact("created", record.made.replace("T", " ").replace("+00:00", " UTC")))
     return facts
 
 

@@ -40,7 +40,7 @@ def page(view: ReportView) -> str:
     parts = {
         "view": json_in_html(msgspec.to_builtins(view)),
         "title": as_html(view.title),
-        "subtitle": as_html(view.subtitle),
+        "subtitle": re.sub(r"\d{4}-\d\d-\d\d", r"<time>\g<0></time>", as_html(view.subtitle)),
         "remarks": "".join(f'<p class="remark">{as_html(remark)}</p>' for remark in view.remarks),
         "lead": as_html(view.runs[0].lead),
         "version": as_html(view.version),
@@ -81,7 +81,8 @@ def comparison_page(compared: Sequence[Differences]) -> str:
     """Return the page of comparisons: both sides of each itemset, side by side. It has no script."""
     names = compared[0].name_a, compared[-1].name_b
     title = (" to " if len(compared) > 1 else " and ").join(map(as_html, names))
-    sections = "".join([_overview(compared) if len(compared) > 1 else "", *map(_section, compared)])
+    overview = _overview(compared) if len(compared) > 1 else ""
+    sections = overview + "".join(_section(one, titled=bool(overview)) for one in compared)
     parts = {"title": title, "sections": sections, "version": as_html(__version__)}
     return assembled("comparison.html", (), parts)[0]
 
@@ -103,7 +104,7 @@ def _overview(compared: Sequence[Differences]) -> str:
     )
 
 
-def _section(compared: Differences) -> str:
+def _section(compared: Differences, *, titled: bool) -> str:
     names = as_html(compared.name_a), as_html(compared.name_b)
     titles = ("items", *names, "", "ratio", "p", "q")
     head = "".join(f'<th class="{"number" if title else ""} unsorted">{title}</th>' for title in titles[1:])
@@ -127,11 +128,12 @@ def _section(compared: Differences) -> str:
         different = "yes" if row.q <= compared.fdr else "no"
         rows.append(f'<tr class="{different}"><td class="main wide"><ul class="chips">{items}</ul></td>{cells}</tr>')
     sizes = f"{names[0]} has {count(compared.rows_a, 'row')}, {names[1]} {count(compared.rows_b, 'row')}."
+    left_out = f"; the clearest {MAX_ROWS} are listed" if len(compared.rows) > MAX_ROWS else ""
     return (
-        f'<section><h2>{names[0]} and {names[1]}</h2><p class="note">{sizes} Dissimilarity '
+        f'<section>{f"<h2>{names[0]} and {names[1]}</h2>" if titled else ""}<p class="note">{sizes} Dissimilarity '
         f"{compared.dissimilarity:.3f}. The {compared.counts} differs for {len(compared.found):,} of "
         f"{len(compared.rows):,} itemsets and items, at a false discovery rate of {compared.fdr:g}; the rest are "
-        "grey.</p>"
+        f"grey{left_out}. The bars compare the shares of the rows.</p>"
         f'<div class="frame"><table class="cards"><thead><tr><th class="unsorted">items</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"
     )

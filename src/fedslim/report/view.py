@@ -182,14 +182,17 @@ def view(  # noqa: PLR0913  # keyword-only
     records = _in_order(records)
     most = max(FEWEST_ROWS, min(MAX_ROWS, ALL_ROWS // len(records)))
     runs = list(zip(captions.names(records), records, [record.code_table for record in records], strict=True))
+    cells = [captions.cells(record, table) for _, record, table in runs]
+    known = [k for k, column in enumerate(zip(*cells, strict=True)) if any(value is not None for _, value in column)]
     return ReportView(
         title=title or captions.title_of(records),
         subtitle=captions.subtitle(records),
         remarks=list(remarks),
         version=__version__,
-        columns=list(captions.COLUMNS),
+        columns=[captions.COLUMNS[k] for k in known],
         overview=[
-            ViewRow(name, *map(list, zip(*captions.cells(run, table), strict=True))) for name, run, table in runs
+            ViewRow(name, [row[k][0] for k in known], [row[k][1] for k in known])
+            for (name, *_), row in zip(runs, cells, strict=True)
         ],
         runs=[_run(*run, most, named or {}, rows=rows) for run in runs],
         failed=list(failed),

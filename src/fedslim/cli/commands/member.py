@@ -8,7 +8,7 @@ import typer
 from fedslim.cli.commands import serve
 from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier, share_preparation
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.live import Port, live_page, member_watched_by, saved_report
+from fedslim.cli.console.live import Port, live_page, member_watched_by, report_on_saved
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command
 from fedslim.cli.console.output import CODE_TABLE, print_rich, say, shown_label
 from fedslim.cli.console.progress import Reporter, compile_with_progress, mined_with_progress, reporter
@@ -135,13 +135,12 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
             )
             member.forget()
             _show_found(received.ending, named, kept, federation, out)
-            if record is not None:
-                shown.result = lambda: saved_report(out)
             if record is not None and not no_compare and label is None:
                 _compare(record, named, (data, member.database), out, shown)
 
     for run in runs:
         take_part(*run)
+    report_on_saved(shown, (place for *_, place in runs))
     if classes is not None and not check:
         save_classifier([(label, place / CODE_TABLE) for label, _, place in runs], out)
 

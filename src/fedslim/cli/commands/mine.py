@@ -4,7 +4,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +136,7 @@ def mine(
         places = {"saved": saved, "report": report}
         facts = [("search", search), *((name, str(place)) for name, place in places.items() if place is not None)]
         print_code_table(mined.table, top, data, facts)
-    made = partial(_view, mined, database, steps, (data, typed_command(context)))
+    made = cache(partial(_view, mined, database, steps, (data, typed_command(context))))  # for a report and a live page
     if report is not None:
         from fedslim.report.page import write_page
 

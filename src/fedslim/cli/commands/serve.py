@@ -16,7 +16,7 @@ import typer
 
 from fedslim.cli.commands.classes import class_runs, share_preparation
 from fedslim.cli.console import options, output, passphrases, progress
-from fedslim.cli.console.live import Port, live_page, saved_report, server_watched_by
+from fedslim.cli.console.live import Port, live_page, report_on_saved, server_watched_by
 from fedslim.cli.console.options import flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
@@ -78,10 +78,12 @@ def server(
     first = runs[0][2]
     for _, one, place in runs:
         given = preparation if place == first else None
-        _serve(one, who, place, (given, first), shown, resume=resume, host=host, port=port)
+        _serve(context, one, who, place, (given, first), shown, resume=resume, host=host, port=port)
+    report_on_saved(shown, (place for *_, place in runs))
 
 
 def _serve(
+    context: typer.Context,
     federation: "FederationFile",
     who: "Identity",
     out: Path,
@@ -108,13 +110,13 @@ def _serve(
         progress.compile_with_progress(shown, lambda: prepare(federation.federation.variant))
         gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
         serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
-        served = run_until_over(serving, lambda: _stop(run), server_watched_by(shown, run, lambda: _stop(run)))
-        save_served(served, federation, out)
+        around = server_watched_by(shown, run, federation.federation.name, lambda: _stop(run))
+        served = run_until_over(serving, lambda: _stop(run), around)
+        save_served(served, federation, out, options.typed_command(context))
         if served.lost is None:
             # Only after everything is saved: a server that is killed before can resume.
             folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
             run.forget()
-        shown.result = lambda: saved_report(out)
         show_table(served.table, federation.federation.name, out)
         traffic = served.communication
         found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
@@ -172,8 +174,8 @@ def show_finished(finished: "Finished", out: Path, name: str) -> None:
 
     if (out / output.CODE_TABLE).exists():
         show_table(CodeTable.load(out / output.CODE_TABLE), name, out)
-    ended = f"this run has ended ({finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')})"
-    output.say(f"{ended}; its results are in {out}; for another run, name another folder with --out")
+    ended = f"{finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}"
+    output.say(f"no new run: the run in {out} has ended ({ended}); for another run, name another folder with --out")
 
 
 def show_table(table: "CodeTable", name: str, out: Path) -> None:
@@ -294,8 +296,8 @@ def _watch(asked: Callable[[], dict[str, Any]]) -> None:
                 text, answered = _status_text(found), time.monotonic()
             except RunError as error:  # the server may be restarting
                 if time.monotonic() - answered > WATCH_GRACE:
-                    raise
-                text = printable(f"{error}; trying again") + "\n"
+                    raise RunError(f"{error}; if the run has ended, `fedslim show` shows its result") from error
+                text = _status_text(found) + printable(f"{error}; trying again") + "\n"
 
 
 def _status_text(found: dict[str, Any]) -> str:

@@ -152,7 +152,8 @@ def _curve(run: "RunView") -> str:
         while at + 1 < len(rounds) and rounds[at + 1] <= rounds[-1] * point / (POINTS - 1):
             at += 1
         drawn += LEVELS[round((percent[at] - low) / ((high - low) or 1) * (len(LEVELS) - 1))]
-    return f"L% {percent[0]:.2f} {drawn} {percent[-1]:.2f}, over {rounds[-1]:,} rounds"
+    digits = 0 if all(each.is_integer() for each in percent) else 2  # a server rounds what would reveal small counts
+    return f"L% {percent[0]:.{digits}f} {drawn} {percent[-1]:.{digits}f}, over {rounds[-1]:,} rounds"
 
 
 def _run_record(record: "RunRecord", top: int, names: dict[str, str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.report.captions import Fact
     from fedslim.report.feed import Feed
-    from fedslim.report.view import ReportView
     from fedslim.safeguards.audit import AuditLog
 
 OPTION, ANY_PORT = "--live", "0"
@@ -130,21 +129,22 @@ def _named(aside: Sequence[str]) -> "list[Fact]":
     return [Fact(name, value) for value, _, name in (phrase.rpartition(" ") for phrase in aside)]
 
 
-def saved_report(out: Path) -> "ReportView":
-    """Return the report on the run that was saved in a folder."""
+def report_on_saved(shown: Reporter, folders: Iterable[Path]) -> None:
+    """Let the page become the report on the runs that were saved in these folders."""
     from fedslim.federated.records import RUN, load_run
     from fedslim.report.view import view
 
-    return view([load_run(out / RUN)])
+    saved = [folder / RUN for folder in folders if (folder / RUN).exists()]
+    shown.result = (lambda: view([load_run(path) for path in saved])) if saved else None
 
 
 def server_watched_by(
-    watched: Reporter, run: "DeployedServer", stop: Callable[[], object]
+    watched: Reporter, run: "DeployedServer", name: str, stop: Callable[[], object]
 ) -> contextlib.AbstractAsyncContextManager[None]:
     """Show a server's state on the live page, if there is one, inside the block."""
     if not isinstance(watched, LiveReporter):
         return contextlib.nullcontext()
-    return watched.following("serving", _look_at_server(watched, run), stop, curve="L%")
+    return watched.following("serving", _look_at_server(watched, run), stop, curve=name)
 
 
 def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[], None]:
@@ -165,8 +165,10 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
         labels = () if rare else brief(names_at_server(session, session.gathering.items))
         names = [name.replace("item ", "№ ", 1) if is_unnamed(name) else name for name in labels]
         watched.labels = None if rare else names.__getitem__
+        elapsed = session.elapsed(time.monotonic())
+        waited = account.seconds - elapsed  # until all members had joined
         for step in account.history:
-            watched.feed.reach(step["seconds"], step["itemsets"], step["L_percent"])
+            watched.feed.reach(max(0.0, step["seconds"] - waited), step["itemsets"], step["L_percent"])
 
         def learn(progress: "Progress") -> None:
             # With rare itemsets to hide, nothing exact: see `Account`.
@@ -175,7 +177,7 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
             watched.learn(shown, [count(session.rounds, "round"), f"{size(traffic.bytes_total)} sent"])
 
         clock = Stop()
-        clock.started -= account.seconds
+        clock.started -= elapsed
         return reporter(session.variant.search, 1, 1, clock, learn)
 
     def look() -> None:

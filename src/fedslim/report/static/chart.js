@@ -192,11 +192,11 @@ function lineChart(title, about, series, { log = false, fine = log, format, tick
       for (let k = rows.length - 2; k >= 0; k -= 1) rows[k].at = Math.min(rows[k].at, rows[k + 1].at - 17);
     }
     for (const { s, at } of rows) {
+      if (rows.length > 1) svg.append(mark(s.mark, box.right + 16, at, 4.5, s.colour));
       svg.append(
-        mark(s.mark, box.right + 16, at, 4.5, s.colour),
         draw(
           "text",
-          { class: "direct", x: box.right + 27, y: at + 4 },
+          { class: "direct", x: box.right + (rows.length > 1 ? 27 : 12), y: at + 4 },
           `${s.name.length > LONGEST ? `${s.name.slice(0, LONGEST - 1)}…` : s.name} `,
           draw("tspan", {}, precise(s.ys.at(-1))),
         ),

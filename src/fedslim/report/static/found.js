@@ -157,7 +157,7 @@ function different(run) {
   );
   return [
     note(
-      `How often an itemset occurs at ${own.member} and at the other members together. Fisher's exact test; q is its p-value, corrected for ${plural(rows.length, "test")} (Benjamini and Hochberg). About one in twenty itemsets with q ≤ 0.05 differs only by chance. ${clear.length ? `${plural(clear.length, "itemset")} ${clear.length === 1 ? "is" : "are"} clearly more or less frequent here.` : "No itemset differs clearly here."}`,
+      `How often an itemset occurs at ${own.member} and at the other members together. Fisher's exact test; q is its p-value, corrected for ${plural(rows.length, "test")} (Benjamini and Hochberg). About one in twenty itemsets with q\u00a0≤\u00a00.05 differs only by chance. ${clear.length ? `${plural(clear.length, "itemset")} ${clear.length === 1 ? "is" : "are"} clearly more or less frequent here.` : "No itemset differs clearly here."}`,
     ),
     make("div", { class: "tools" }, make("label", {}, "Show", which)),
     shown.node,

@@ -70,7 +70,7 @@ const members = ([found, more]) => [
         [["member", "main"], ["connection", ""], ["state", ""], ["last message", "number"]],
         found.map((each) => [
           each.name,
-          make("span", { class: `badge ${each.here ? "yes" : "no"}` }, each.here ? "connected" : "not connected"),
+          make("span", { class: `badge ${each.here ? "yes" : each.state === "finished" ? "" : "no"}` }, each.here ? "connected" : "not connected"),
           each.state,
           ago(each.contact),
         ]),
