@@ -174,7 +174,7 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         >>> from fedslim.data import builtin_members
         >>> simulation = simulate(dict(builtin_members("encounters")), variant="x")
         >>> len(simulation.table), simulation.communication.rounds, simulation.ending
-        (140, 53, 'converged')
+        (140, 51, 'converged')
     """
     named = named_databases(databases)
     check_run(variant, masking, max_time, max_rounds, seed)

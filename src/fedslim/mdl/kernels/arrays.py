@@ -7,6 +7,7 @@ A *slot* is the number of an element of the working code table: singletons have 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -49,9 +50,13 @@ Masks = Annotated[NDArray[np.uint64], types.uint64[:, ::1], WORDS]
 
 def zeros(group: Any, length: int, **lengths: int) -> Any:
     """Return a group of arrays of zeros, each as long as `lengths` says or else of this length."""
+    return group(*[np.zeros(lengths.get(name, length), dtype) for name, dtype in _dtypes(group)])
+
+
+@cache
+def _dtypes(group: Any) -> list[tuple[str, Any]]:
     hints = get_type_hints(group, include_extras=True)
-    of = {name: as_dtype(hint.__metadata__[0].dtype) for name, hint in hints.items()}
-    return group(*[np.zeros(lengths.get(name, length), dtype) for name, dtype in of.items()])
+    return [(name, as_dtype(hint.__metadata__[0].dtype)) for name, hint in hints.items()]
 
 
 class Elements(NamedTuple):
