@@ -204,6 +204,8 @@ def test_classes_are_those_of_rows_read_with_the_options_of_reading(fedslim, vis
     of_file, of_database = (SlimClassifier.load(tmp_path / name / "classifier.json").tables_ for name in made)
     assert of_file == of_database
     assert [item.partition("=")[0] for item in of_file[0].vocabulary] == ["age"] * 3
+    of_file[0].save(tmp_path / "none.json")  # the class may be in the file
+    assert fedslim("score", tmp_path / "none.json", *made["csv"]).code == 0
 
 
 @pytest.mark.parametrize("files", [("all",), ("north", "south")])

@@ -106,8 +106,8 @@ def _by_day(label: str) -> tuple[bool, int, str]:
 
 
 def _encode_without(table: EncodedTable, column: str, bins: int, choices: Choices) -> TransactionDatabase:
-    rest = replace(table, columns=[one for one in table.columns if one.name != column])
-    return encode_table(rest, bins=bins, **cast("Choices", {**choices, "long": False}))[0]
+    exclude = [*(choices.get("exclude") or ()), column]  # so that it may be in the rows that a table is used on
+    return encode_table(table, bins=bins, **cast("Choices", {**choices, "exclude": exclude, "long": False}))[0]
 
 
 def labels_in(table: EncodedTable, column: str) -> list[str]:
