@@ -66,18 +66,20 @@ def mine(path: str, seconds: float, marks: Sequence[float]) -> Values:
 
 
 def classify(path: str) -> Values:
-    """Return the accuracy of its classifier over the folds in a file, in percent."""
+    """Return the accuracy of its classifier over the folds in a file, in percent; report it after each fold."""
     import pandas as pd  # noqa: PLC0415
     from skmine.itemsets.slim_classifier import SlimClassifier  # noqa: PLC0415
 
     given = json.loads(Path(path).read_text())
     rows, labels = pd.Series(given["rows"]), pd.Series(given["labels"])
     items = sorted({item for row in given["rows"] for item in row})
-    right = 0
-    for train, test in given["folds"]:
+    right, seen, tell = 0, 0, Teller()
+    for number, (train, test) in enumerate(given["folds"], start=1):
         model = SlimClassifier(items=items)
         model.fit(rows.iloc[train], labels.iloc[train])
         right += int((model.predict(rows.iloc[test]) == labels.iloc[test].to_numpy()).sum())
+        seen += len(test)
+        tell(f"{100 * right / seen:.1f}: {number} of {len(given['folds'])} folds")
     return {"percent": 100 * right / len(labels)}
 
 

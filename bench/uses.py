@@ -12,6 +12,7 @@ Each part prints a Markdown table and saves it as bench/results/uses-PART.json.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import subprocess
@@ -68,41 +69,54 @@ def one_hot(database: TransactionDatabase) -> csr_matrix:
 
 
 def accuracy(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Compare classifiers: percent of the rows of ten held-out folds."""
+    """Compare classifiers: percent of the rows of ten held-out folds; scikit-mine last, small sets first."""
+    rows, sizes = [], {}
     for name in options.sets or CLASSES:
-        database, labels = labelled(load(name, folder=options.data), ",".join(map(str, CLASSES[name])))
-        y = np.array(labels)
+        database, y, folds = _folds(name, options.data)
+        sizes[name] = len(y)
         flags = one_hot(database)
-        ours = {f"width {w}, effort {e}": (w, e) for w in options.widths for e in options.efforts}
-        models: dict[str, tuple[Any, bool]] = {
-            **{title: (SlimClassifier(width=w, effort=e), True) for title, (w, e) in ours.items()},
-            "naive Bayes": (BernoulliNB(), False),
-            "decision tree": (DecisionTreeClassifier(random_state=0), False),
-            "random forest": (RandomForestClassifier(random_state=0), False),
-        }
         row: dict[str, Any] = {"data": name}
-        folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(flags, y))
-        for title, (model, by_items) in models.items():
+        rows.append(row)
+        for width, effort in itertools.product(options.widths, options.efforts):
+            title = f"width {width}, effort {effort}"
+            model = SlimClassifier(width=width, effort=effort)
             right, plain = 0, 0
             for train, test in folds:
-                seen, unseen = (database.take(train), database.take(test)) if by_items else (flags[train], flags[test])
-                model.fit(seen, y[train])
+                model.set_params(prior=True).fit(database.take(train), y[train])
+                unseen = database.take(test)
                 right += int((model.predict(unseen) == y[test]).sum())
-                if by_items:
-                    model.prior = False
-                    plain += int((model.predict(unseen) == y[test]).sum())
-                    model.prior = True
-            row[title] = round(100 * right / len(y), 1)
-            if by_items:
-                row[f"{title}, no prior"] = round(100 * plain / len(y), 1)
+                plain += int((model.set_params(prior=False).predict(unseen) == y[test]).sum())
+            row |= {title: _percent(right, y), f"{title}, no prior": _percent(plain, y)}
             print(name, title, row[title], file=sys.stderr)
-        if options.peer:
-            row["scikit-mine"] = _peer(database, y, folds, options.peer)
+        others = {
+            "naive Bayes": BernoulliNB(),
+            "decision tree": DecisionTreeClassifier(random_state=0),
+            "random forest": RandomForestClassifier(random_state=0),
+        }
+        for title, other in others.items():
+            hits = (other.fit(flags[train], y[train]).predict(flags[test]) == y[test] for train, test in folds)
+            row[title] = _percent(sum(int(hit.sum()) for hit in hits), y)
+            print(name, title, row[title], file=sys.stderr)
+        yield row
+    for row in sorted(rows, key=lambda row: sizes[row["data"]]) if options.peer else ():
+        row["scikit-mine"] = _peer(*_folds(row["data"], options.data), options.peer)
+        print(row["data"], "scikit-mine", row["scikit-mine"], file=sys.stderr)
         yield row
 
 
+def _folds(name: str, folder: str) -> tuple[TransactionDatabase, NDArray[Any], list[Any]]:
+    """Return the rows without their class items, the classes, and the rows to fit and to predict of each fold."""
+    database, labels = labelled(load(name, folder=folder), ",".join(map(str, CLASSES[name])))
+    y = np.array(labels)
+    return database, y, list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(y, y))
+
+
+def _percent(right: int, y: Sequence[Any] | NDArray[Any]) -> float:
+    return round(100 * right / len(y), 1)
+
+
 def _peer(database: TransactionDatabase, y: NDArray[Any], folds: Sequence[Any], seconds: int) -> float | str:
-    """Return the accuracy of scikit-mine's classifier, or why there is none, after at most this much CPU time."""
+    """Return the accuracy of scikit-mine's classifier, or how far it came in this much CPU time."""
     set_up_peer()
     rows = [database.item_ids(t).tolist() for t in range(len(database))]
     given = {"rows": rows, "labels": y.tolist(), "folds": [[one.tolist() for one in fold] for fold in folds]}
@@ -118,11 +132,12 @@ def _peer(database: TransactionDatabase, y: NDArray[Any], folds: Sequence[Any], 
             check=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),  # on a busy machine too
         )
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode < 0:
-        return f"not after {seconds} CPU s"
+        return f"{messages[-1]['progress'] if messages else 'no fold'} in {seconds} CPU s"
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
-    return round(float(json.loads(done.stdout.strip().splitlines()[-1])["result"]["percent"]), 1)
+    return round(float(messages[-1]["result"]["percent"]), 1)
 
 
 # -- outliers --------------------------------------------------------------------------------------------------------
@@ -260,7 +275,7 @@ def scoring(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 "wall s": round(seconds, 1),
                 "CPU s": round(cpu, 1),
                 "rows a second (CPU)": round(times * len(small) / cpu),
-                "peak memory, MB": round(after.ru_maxrss / 1e3),
+                "peak memory, MB": round(after.ru_maxrss * 1024 / 1e6),
             }
 
 
@@ -289,7 +304,8 @@ def main() -> int:
     for part in options.parts:
         rows: Rows = []
         for row in PARTS[part](options):
-            rows.append(row)
+            if row not in rows:  # otherwise, it has a column more
+                rows.append(row)
             (HERE / "results").mkdir(exist_ok=True)
             (HERE / "results" / f"uses-{part}.json").write_text(json.dumps(rows, indent=2) + "\n")
         print(_table(rows))

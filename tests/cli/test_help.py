@@ -12,10 +12,8 @@ from fedslim.federated import folder
 from fedslim.mdl import policy
 
 TABLE = "--format --separator --encoding --query --table"
-READING = (
-    f"{TABLE} --bins --transaction-column --item-column "
-    "--schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing --long --no-long"
-)
+ROWS = f"{TABLE} --transaction-column --item-column --long --no-long"
+READING = f"{ROWS} --bins --schema --columns --exclude --categorical --numeric --one-hot --no-one-hot --missing"
 CONNECTING = "--host --port --identity"
 COMMANDS = {
     "": "--version --debug --install-completion --show-completion",
@@ -25,10 +23,10 @@ COMMANDS = {
     "simulate": f"--variant --members --partition --alpha --min-dominant --seed --max-time --max-rounds --min-count "
     f"--min-members-with --width --effort --no-masking --engine --reference --classes --no-compare --out --top --json "
     f"{READING} --from --data-seed --schema --secret --live --quiet -q",
-    "score": f"--out --top --json {READING} --from --quiet -q",
-    "explain": f"--row --json {READING} --from --quiet -q",
+    "score": f"--out --top --json {ROWS} --from --quiet -q",
+    "explain": f"--row --json {ROWS} --from --quiet -q",
     "compare": f"--by --new --fdr --out --top --json {READING} --from --quiet -q",
-    "complete": f"--out --top --json {READING} --from --quiet -q",
+    "complete": f"--out --top --json {ROWS} --from --quiet -q",
     "rules": "--min-confidence --min-lift --out --top --json",
     "show": "--top --json --labels --secret",
     "report": f"--out --data --title --results --labels --secret {READING} --from",

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -115,6 +117,26 @@ def test_data_are_compared_by_a_schema_and_with_the_options_of_reading(fedslim, 
     assert all(row["count_a"] == row["count_b"] for row in compared["rows"])
 
 
+def test_sides_of_a_comparison_may_come_from_a_database_a_file_and_a_name(fedslim, visits, tmp_path):
+    data, url = visits[0], f"sqlite:///{tmp_path / 'visits.db'}"
+    frame = pd.read_csv(data)
+    with closing(sqlite3.connect(tmp_path / "visits.db")) as connection:
+        frame.to_sql("visits", connection, index=False)
+    frame.to_csv(tmp_path / "semicolons.csv", index=False, sep=";")
+    for sides in ((url, tmp_path / "semicolons.csv"), (tmp_path / "semicolons.csv", url)):
+        ran = fedslim("compare", *sides, "--table", "visits", "--separator", ";", "--json")
+        compared = json.loads(ran.out)["comparisons"][0]
+        assert compared["rows_a"] == compared["rows_b"] == 400
+        assert all(row["count_a"] == row["count_b"] for row in compared["rows"])
+    assert "--table is not for" in fedslim("compare", data, data, "--table", "visits").only_line
+    pairs = [(visit, item) for visit, row in enumerate(load("encounters")) for item in row]
+    pd.DataFrame(pairs, columns=["visit", "item"]).to_csv(tmp_path / "long.csv", index=False)
+    for chosen in ((), ("--transaction-column", "visit", "--item-column", "item")):
+        ran = fedslim("compare", "encounters", tmp_path / "long.csv", *chosen, "--json")
+        assert all(row["count_a"] == row["count_b"] for row in json.loads(ran.out)["comparisons"][0]["rows"])
+    assert "in one form" in fedslim("compare", "encounters", data).err
+
+
 def test_slices_are_months_of_dates_and_intervals_of_numbers_in_their_order(fedslim, tmp_path):
     data, rules = tmp_path / "visits.csv", tmp_path / "schema.toml"
     rules.write_text(SCHEMA.partition("[columns.sex]")[0])
@@ -165,6 +187,25 @@ def test_a_simulated_federation_makes_a_classifier_equal_to_that_of_all_rows(fed
     assert found["equal"] is True
     assert [one["class"] for one in found["classes"]] == ["female", "male"]
     assert SlimClassifier.load(tmp_path / "run" / "classifier.json").classes_.tolist() == ["female", "male"]
+
+
+def test_classes_are_those_of_rows_read_with_the_options_of_reading(fedslim, visits, tmp_path):
+    frame = pd.read_csv(visits[0]).dropna()
+    frame.to_csv(tmp_path / "visits.csv", index=False, sep=";")
+    with closing(sqlite3.connect(tmp_path / "visits.db")) as connection:
+        frame.to_sql("visits", connection, index=False)
+    chosen = ["--classes", "drug", "--bins", 3, "--exclude", "month", "--members", 2, "--no-compare", "--json"]
+    made = {
+        "csv": (tmp_path / "visits.csv", "--separator", ";"),
+        "db": (f"sqlite:///{tmp_path / 'visits.db'}", "--table", "visits"),
+    }
+    for name, source in made.items():
+        assert fedslim("simulate", *source, *chosen, "--out", tmp_path / name).code == 0
+    of_file, of_database = (SlimClassifier.load(tmp_path / name / "classifier.json").tables_ for name in made)
+    assert of_file == of_database
+    assert [item.partition("=")[0] for item in of_file[0].vocabulary] == ["age"] * 3
+    of_file[0].save(tmp_path / "none.json")  # the class may be in the file
+    assert fedslim("score", tmp_path / "none.json", *made["csv"]).code == 0
 
 
 @pytest.mark.parametrize("files", [("all",), ("north", "south")])

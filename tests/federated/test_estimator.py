@@ -133,7 +133,7 @@ def test_a_limit_keeps_the_best_so_far():
         ([TABLE, TABLE[["age"]]], "the table of member 1 has a column 'visits', that of member 2 has not"),
         ([TABLE[["age"]], TABLE[["age", "sex"]]], "the table of member 2 has a column 'sex', that of member 1 has not"),
         (
-            [TABLE[["age"]], TABLE[["age"]].astype(str)],
+            [TABLE[["age"]], TABLE[["age"]].astype(str) + " years"],
             "column 'age' has numbers at member 1 and texts at member 2",
         ),
     ],

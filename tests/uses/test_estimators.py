@@ -120,6 +120,8 @@ def test_an_explanation_has_the_covers_of_the_two_best_classes():
     why = SlimClassifier().fit(ROWS, CLASSES).explain(ROWS, 1)
     assert list(why.covers) == list(why.bits) == ["morning", "evening"]
     assert "with the table of morning" in str(why)
+    shown = [float(line.split()[0]) for line in str(why).splitlines() if line.startswith("  ")]
+    assert sum(shown) == pytest.approx(sum(why.bits.values()), abs=0.5)
     with pytest.raises(DataError, match="no row 33"):
         SlimClassifier().fit(ROWS, CLASSES).explain(ROWS, 33)
 

@@ -220,7 +220,7 @@ def encode_together(
         return _tables([table for table in tables if table is not None], names, bins, choices)
     if first == "a matrix":
         return _matrices(members, names)
-    if first == "a database":
+    if first == "transactions":
         databases = [encode(X, name=name)[0] for X, name in zip(members, names, strict=True)]
         return _over_one_vocabulary(databases), ITEMS
     rows = [list(X) for X in members]
@@ -232,7 +232,7 @@ def _kind(X: Any, table: EncodedTable | None) -> str:  # noqa: N803  # scikit-le
     if table is not None:
         return "a table"
     if isinstance(X, (str, os.PathLike, TransactionDatabase)):
-        return "a database"
+        return "transactions"
     return "a matrix" if is_matrix(X) else "a list of transactions"
 
 

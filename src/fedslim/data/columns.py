@@ -267,7 +267,9 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
     """Concatenate the columns of all members."""
     kinds = ["texts" if c.is_text else "booleans" if np.asarray(c.values).dtype == bool else "numbers" for c in columns]
     other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
-    if other and names:
+    numbers = [column.numbers for column in columns if column.cut and column.numbers is not None]
+    like_numbers = len(numbers) == len(columns) and "booleans" not in kinds  # a CSV file beside a database, say
+    if other and names and not like_numbers:
         raise DataError(
             f"column {columns[0].name!r} has {kinds[0]} at {names[0]} and {kinds[other]} at {names[other]}; "
             "convert it to the same type at all members"
@@ -275,8 +277,8 @@ def _pool(columns: Sequence[Column], names: Sequence[str] | None) -> Column:
     starts = accumulate((len(column.values) for column in columns), initial=0)
     codes = [np.where(c.codes == MISSING, MISSING, c.codes + start) for c, start in zip(columns, starts, strict=False)]
     joined = np.concatenate(codes).astype(np.int32)
-    if kinds[0] != "texts" and not other:
-        return Column.of_numbers(columns[0].name, np.concatenate([column.values for column in columns]), joined)
+    if (kinds[0] != "texts" and not other) or (other and names):
+        return Column.of_numbers(columns[0].name, np.concatenate(numbers), joined)
     texts = [text for column in columns for text in column.labels]
     return Column.of_texts(columns[0].name, joined, texts, cut=all(column.cut for column in columns))
 

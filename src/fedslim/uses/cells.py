@@ -44,7 +44,13 @@ def rows_of(table: CodeTable, rows: Sequence[Sequence[int]]) -> TransactionDatab
     return TransactionDatabase.from_rows(lengths, items, table.vocabulary)
 
 
-def labelled(X: Any, column: str) -> tuple[TransactionDatabase, list[str]]:  # noqa: N803  # scikit-learn's name
+def labelled(
+    X: Any,  # noqa: N803  # scikit-learn's name
+    column: str,
+    *,
+    bins: int = DEFAULT_BINS,
+    **choices: Unpack[Choices],
+) -> tuple[TransactionDatabase, list[str]]:
     """Return rows without one of their columns, and the value of each row in it: a class, a month or a site.
 
     Data without columns have items instead: `column` then has several items separated by commas, and every row must
@@ -56,7 +62,7 @@ def labelled(X: Any, column: str) -> tuple[TransactionDatabase, list[str]]:  # n
     if (table := table_of(X)) is None:
         return _by_items(as_database(X), column)
     labels = labels_in(table, column)
-    return encode_table(_without(table, column), long=False)[0], labels
+    return _encode_without(table, column, bins, choices), labels
 
 
 def sliced(
@@ -86,9 +92,7 @@ def sliced(
         if chosen.numbers is None:  # numbers are in order, and dates as text may not be
             names.sort(key=_by_day)
         if schema is None:
-            database, _ = encode_table(
-                _without(table, column), bins=bins, **cast("Choices", {**choices, "long": False})
-            )
+            database = _encode_without(table, column, bins, choices)
         else:
             database, _ = encode_table(table, schema=schema)
             own = [i for i, label in enumerate(database.vocabulary) if label.startswith(f"{column}=")]
@@ -101,8 +105,9 @@ def _by_day(label: str) -> tuple[bool, int, str]:
     return by_value(label if day is None else day.isoformat())
 
 
-def _without(table: EncodedTable, column: str) -> EncodedTable:
-    return replace(table, columns=[one for one in table.columns if one.name != column])
+def _encode_without(table: EncodedTable, column: str, bins: int, choices: Choices) -> TransactionDatabase:
+    exclude = [*(choices.get("exclude") or ()), column]  # so that it may be in the rows that a table is used on
+    return encode_table(table, bins=bins, **cast("Choices", {**choices, "exclude": exclude, "long": False}))[0]
 
 
 def labels_in(table: EncodedTable, column: str) -> list[str]:

@@ -108,6 +108,8 @@ class ClassExplanation:
             lines += [f"with the table of {label}:"]
             parts = sorted((*cover.cover, *cover.spelled, *cover.unknown), key=lambda part: -part.bits)
             lines += [f"  {part.bits:6.1f} bits  {{{', '.join(part.items)}}}" for part in parts]
+            prior = self.bits[label] - cover.bits
+            lines += [f"  {prior:6.1f} bits  because of its share of all rows"] * (prior > 0)
         return "\n".join(lines)
 
 

@@ -144,7 +144,7 @@ def compare_site(
             "name the table of a federation that they were part of, or say that they are new (--new, new=True)"
         )
         raise DataError(msg)
-    compared = _test(table, own, others, (name, "mined before" if new else "the others"), (len(database), rows))
+    compared = _test(table, own, others, (name, "the mined rows" if new else "the others"), (len(database), rows))
     alone = mine(database).table.covering.bits(database).sum()
     grown = float(table.covering.bits(database).sum() / alone - 1) if alone else 0.0
     return replace(compared, dissimilarity=max(grown, 0.0), fdr=fdr)

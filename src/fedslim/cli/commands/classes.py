@@ -101,7 +101,7 @@ def _rows_of_members(
     from fedslim.uses.cells import labelled
 
     if reading.schema is None:
-        database, labels = labelled(reading.source if Path(reading.source).is_file() else reading.load(), column)
+        database, labels = labelled(reading.rows(), column, **reading.choices())
     else:
         files = [replace(reading, source=source) for source in (reading.source, *more)]
         labels = [label for file in files for label in class_labels(file, column)]
@@ -181,7 +181,8 @@ def rows_of_class(
     from fedslim.uses.cells import labelled
 
     if not isinstance(read, Site):
-        database, labels = labelled(read if column is None else reading.source, column or classes)
+        rows = read if column is None else reading.rows()
+        database, labels = labelled(rows, column or classes, **reading.choices())
     elif column is None:
         raise ParameterError("--classes with --schema needs --class-column: name the column that has the classes")
     else:
@@ -189,8 +190,8 @@ def rows_of_class(
     if (odd := next((one for one in labels if one not in classes.split(",")), None)) is not None:
         msg = f"{reading.source}: a row has the class {odd!r}, which is not in --classes; add it at all members"
         raise ParameterError(msg)
-    rows = [t for t, own in enumerate(labels) if own == label]
-    return replace(read, searched=rows) if isinstance(read, Site) else database.take(rows)
+    own = [t for t, one in enumerate(labels) if one == label]
+    return replace(read, searched=own) if isinstance(read, Site) else database.take(own)
 
 
 def share_preparation(federation: FederationFile, first: Path, out: Path) -> None:

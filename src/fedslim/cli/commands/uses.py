@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.console import options
-from fedslim.cli.console.options import Reading, argument, flag, masked, option, reads_data, telling, whole
+from fedslim.cli.console.options import (
+    CHOICES,
+    READING_ROWS,
+    Reading,
+    argument,
+    flag,
+    masked,
+    option,
+    reads_data,
+    reads_rows,
+    telling,
+    whole,
+)
 from fedslim.cli.console.output import CODE_TABLE, grid, print_result, shown_items, shown_label, warn
 from fedslim.cli.console.progress import compile_with_progress, reporter
 from fedslim.cli.console.saving import check_kind, check_place, write_columns
@@ -15,17 +27,15 @@ from fedslim.format import count, number
 
 if TYPE_CHECKING:
     from fedslim.data import TransactionDatabase
-    from fedslim.data.columns import EncodedTable
     from fedslim.mdl.codetable import CodeTable
     from fedslim.uses import Differences
 
 Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
 Out = Annotated[Path | None, option("FILE", "Write all rows to a .csv, .parquet or .json file.")]
-CHOICES = ("bins", "columns", "exclude", "categorical", "numeric", "one_hot", "missing", "long")
 Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
 
 
-@reads_data
+@reads_rows
 def score(
     model: Table,
     data: options.Data,
@@ -67,7 +77,7 @@ def score(
     )
 
 
-@reads_data
+@reads_rows
 def explain(
     model: Table,
     data: options.Data,
@@ -86,7 +96,7 @@ def explain(
     print_result(json, explanation.as_dict(), str(explanation))
 
 
-@reads_data
+@reads_rows
 def complete(
     model: Table,
     data: options.Data,
@@ -191,8 +201,8 @@ def compare(
         if a is not None and b is not None:
             compared = [comparing.compare_tables(a, b, names=(data, str(other)), fdr=fdr)]
         elif a is not None and other is not None:
-            check_not_chosen(reading)
-            rows = _rows(replace(reading, source=other))
+            _check_not_chosen(reading)
+            rows = replace(reading, source=other).rows()
             compared = [comparing.compare_site(a, rows, name=str(other), new=new, fdr=fdr)]
         elif b is not None:
             msg = f"{other} is a code table and {data} is not; name the table first, then the data of the site"
@@ -213,29 +223,42 @@ def _slices(
     reading: Reading, other: str | None, by: str | None
 ) -> "tuple[Sequence[TransactionDatabase], Sequence[str]]":
     """Return two data sets over the same items, or the slices of one."""
-    from fedslim.data import encode_together
+    from fedslim.data import TransactionDatabase, encode_together
+    from fedslim.data.encoding import encode_table
     from fedslim.schema import agree
     from fedslim.uses.cells import sliced
 
-    chosen = reading.chosen()
-    schema = chosen.get("schema")
-    choices = {name: value for name, value in chosen.items() if name in CHOICES}
+    schema, choices = reading.chosen().get("schema"), reading.choices()
     if by is not None:
-        return sliced(_rows(reading), by, schema, **choices)
-    both = [reading, replace(reading, source=other or "")]
+        return sliced(reading.rows(), by, schema, **choices)
+    both = _sides(reading, replace(reading, source=other or ""))
     names = [shown_label(str(one.source)) for one in both]
-    if schema is None:
-        return encode_together([_rows(one) for one in both], names, **choices)[0], names
-    sites = [one.conformed(schema) for one in both]
-    agreed = agree(schema, sites)
-    return encode_together([site.items(agreed) for site in sites], names)[0], names
+    if schema is not None:
+        sites = [one.conformed(schema) for one in both]
+        agreed = agree(schema, sites)
+        return encode_together([site.items(agreed) for site in sites], names)[0], names
+    rows = [one.rows() for one in both]
+    if any(isinstance(own, TransactionDatabase) for own in rows):  # a table beside it has items only if it is long
+        for k, table in enumerate(rows):
+            if not isinstance(table, TransactionDatabase):
+                database, encoding = encode_table(table, **choices)
+                rows[k] = database if encoding.kind == "items" else table
+    return encode_together(rows, names, **choices)[0], names
 
 
-def _rows(reading: Reading) -> "TransactionDatabase | EncodedTable":
-    """Return the columns of a table, or the transactions of other data."""
-    pair = (reading.transaction_column, reading.item_column)
-    table = reading.read_columns() if pair == (None, None) else None
-    return reading.load() if table is None else table
+def _sides(a: Reading, b: Reading) -> tuple[Reading, Reading]:
+    """Return how to read two sides: an option that only one of a file, a database and a name has is for that side."""
+    from fedslim.data.readers import is_source
+    from fedslim.data.sql import is_url
+
+    def foreign(side: Reading) -> set[str]:
+        if is_url(side.source):
+            return {"format", "separator", "encoding"}
+        return {"query", "table"} if is_source(side.source) else {*READING_ROWS, *CHOICES} - {"folder"}
+
+    for_b: dict[str, Any] = dict.fromkeys(foreign(a) - foreign(b))
+    for_a: dict[str, Any] = dict.fromkeys(foreign(b) - foreign(a))
+    return replace(a, **for_b), replace(b, **for_a)
 
 
 def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
@@ -258,7 +281,7 @@ def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
     return grid((f"in {a}", f"in {b}", "ratio", "q", "items"), rows, right=4), told
 
 
-def check_not_chosen(reading: Reading) -> None:
+def _check_not_chosen(reading: Reading) -> None:
     """Refuse options that say what columns become, where a code table says that."""
     for name in ("bins", "schema", *CHOICES[1:-1]):
         if getattr(reading, name) is not None:
@@ -273,8 +296,6 @@ class UsedTable:
         if out is not None:
             check_kind(out)
             check_place(out, besides=None if reading is None else reading.source)
-        if reading is not None:
-            check_not_chosen(reading)
         self._reading, self._out = reading, out
         self.saved = None if out is None else str(out)
         self.report = reporter(quiet=quiet)

@@ -202,6 +202,12 @@ class Reading:
             return None
         return read_table(self.source, **{name: getattr(self, name) for name in READING_A_TABLE})
 
+    def rows(self) -> "TransactionDatabase | EncodedTable":
+        """Return the columns of a table, or the transactions of other data."""
+        pair = (self.transaction_column, self.item_column)
+        table = self.read_columns() if pair == (None, None) else None
+        return self.load() if table is None else table
+
     def table_for_schema(self) -> "EncodedTable":
         """Return the columns of a table, or say that there are none."""
         if (table := self.read_columns()) is None:
@@ -224,6 +230,10 @@ class Reading:
         given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
         return {name: value for name, value in given.items() if value is not None}
 
+    def choices(self) -> dict[str, Any]:
+        """Return what was chosen about columns and their values."""
+        return {name: value for name in CHOICES if (value := getattr(self, name)) is not None}
+
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
         said = ("bins", "transaction_column", "item_column", "columns", "exclude", "categorical", "numeric")
@@ -242,6 +252,9 @@ class Reading:
 
 READING_A_TABLE = ("format", "separator", "encoding", "query", "table")
 """The options of reading the columns of a table, without what makes items of them."""
+READING_ROWS = (*READING_A_TABLE, "transaction_column", "item_column", "long", "folder")
+"""The options of reading rows where a code table says what makes items of them."""
+CHOICES = ("bins", "columns", "exclude", "categorical", "numeric", "one_hot", "missing", "long")
 
 
 def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Callable[..., None]:
@@ -262,6 +275,7 @@ def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Calla
 
 
 reads_table = functools.partial(reads_data, names=READING_A_TABLE)
+reads_rows = functools.partial(reads_data, names=READING_ROWS)
 
 
 def print_help(context: typer.Context) -> None:
