@@ -215,7 +215,7 @@ def test_without_masks_it_says_so_loudly(fedslim):
 
 
 @pytest.mark.parametrize(
-    ("limit", "ending"), [(("--max-rounds", 50), "out of rounds"), (("--max-time", 0.000001), "out of time")]
+    ("limit", "ending"), [(("--max-rounds", 25), "out of rounds"), (("--max-time", 0.000001), "out of time")]
 )
 def test_limits_keep_the_best_so_far(fedslim, tmp_path, limit, ending):
     ran = fedslim("simulate", "encounters", *limit, "--no-compare", "--out", tmp_path, "--json")
