@@ -15,6 +15,7 @@ from fedslim.data.partition import PAPER_UNEVEN_SIZES
 from fedslim.data.vocabulary import over
 from fedslim.federated import SCHEMES, divide, simulate
 from fedslim.mdl import mine
+from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.policy import Policy
 from fedslim.protocol import messages as m, x, x_sizes
 from wire import SECRET, of_numbers, recorded, sprinkled, table_of
@@ -239,6 +240,22 @@ def test_failed_sketches_are_asked_for_again(monkeypatch):
     monkeypatch.setattr(x_sizes, "Sketch", TooSmall)
     again = check_x(dealt(dense(5, 12, 60), 3, 5), 12)
     assert len(again.rounds) > len(plain.rounds)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_rows_may_be_asked_for_together_with_candidates(readable, monkeypatch):
+    """If a row cannot be read, the candidates that have entered after it are undone, and asked about again."""
+    monkeypatch.setattr(BoundedRanking, "is_complete", lambda _ranking, _slot: False)  # so rows are asked for whole
+    if not readable:
+        monkeypatch.setattr(x_sizes.Sizes, "ask_rows", sparse_rows)
+    seen = check_x(dealt(dense(11, 48, 150), 3, 11), 48)
+    asks = seen.messages("down", "Ask", "s000")
+    kinds = [{type(want) for want in ask.wants} for ask in asks]
+    assert {m.WantRows, m.WantInsertions} in kinds
+    if not readable:
+        again = kinds.index({m.WantSparseRow, m.WantInsertions}) + 1
+        assert kinds[again] == {m.WantRows, m.WantInsertions}
+        assert any(isinstance(move, m.RemoveElement) for move in asks[again].moves)
 
 
 @pytest.mark.slow
