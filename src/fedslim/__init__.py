@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedslim.uses import SlimClassifier as SlimClassifier, SlimOutlierDetector as SlimOutlierDetector
 
 # Imported on first use, so that `fedslim --help` and `import fedslim` do not load numba, numpy or scikit-learn.
-__getattr__, __dir__ = names_of(
+__getattr__, __dir__, __all__ = names_of(
     __name__,
     {
         "data": ("TransactionDatabase",),

@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Any
 
 
-def names_of(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package; `homes` has the names that it offers, by their modules."""
+def names_of(
+    package: str, homes: dict[str, tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; `homes` has the names it offers, by their modules."""
     home = {name: module for module, names in homes.items() for name in names}
 
     def find(name: str) -> Any:
@@ -16,4 +18,4 @@ def names_of(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[
             return getattr(import_module(f"{package}.{home[name]}"), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find, lambda: sorted(home)
+    return find, lambda: sorted(home), sorted(home)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedslim.federated.estimator import FedSlim as FedSlim, FedSlimClassifier as FedSlimClassifier
     from fedslim.federated.simulation import Simulation as Simulation, simulate as simulate
 
-__getattr__, __dir__ = names_of(  # a simulation does not need scikit-learn
+__getattr__, __dir__, __all__ = names_of(  # a simulation does not need scikit-learn
     __name__,
     {
         "comparison": ("Comparison", "compare", "mine_alone"),

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from fedslim.mdl.mining import Mined as Mined, mine as mine
 
 # Reading a code table needs no numba, and mining one needs no scikit-learn.
-__getattr__, __dir__ = names_of(
+__getattr__, __dir__, __all__ = names_of(
     __name__, {"codetable": ("CodeTable",), "estimator": ("Slim",), "mining": ("Mined", "mine")}
 )

@@ -102,7 +102,7 @@ def vectors_of(want: Packed, shape: Shape) -> list[tuple[int, int]]:
 
 
 class AskedEntries(NamedTuple):
-    """AskedEntries of some rows of the pair matrix: those of rows[r] end before ends[r]."""
+    """Entries of some rows of the pair matrix: those of rows[r] end before ends[r]."""
 
     rows: NDArray[np.int64]
     ends: NDArray[np.int64]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedslim.uses.outliers import SlimOutlierDetector as SlimOutlierDetector
     from fedslim.uses.scoring import Scores as Scores, score as score
 
-__getattr__, __dir__ = names_of(  # only the estimators need scikit-learn
+__getattr__, __dir__, __all__ = names_of(  # only the estimators need scikit-learn
     __name__,
     {
         "association": ("rules",),
