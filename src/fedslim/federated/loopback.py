@@ -40,7 +40,7 @@ class LoopbackResult:
     """The results in the processes' run folders."""
 
     table: CodeTable  # the server's table, with the members' labels
-    told: Mapping[str, CodeTable]  # the members' tables, if the variant sends it to them
+    told: Mapping[str, CodeTable]  # the members' tables, if the variant sends them one
     record: RunRecord
     seconds: float
 

@@ -108,8 +108,8 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     With --schema and several files, each file is a member's, and the members first agree on cuts and items.
 
     Everything runs in this process, with the messages and masks of a real federation. --width and --effort are for x; a
-    higher effort takes many more rounds. Ctrl-C stops the search and
-    keeps the best table so far, or stops the comparison; press it twice to discard the result.
+    higher effort takes many more rounds. Ctrl-C stops the search and keeps the best table so far, or stops the
+    comparison; press it twice to discard the result.
     """
     from fedslim.data import TransactionDatabase
     from fedslim.federated.comparison import NOT_COMPARED
