@@ -283,7 +283,7 @@ def labels_for(vocabulary: Vocabulary, secret: ItemSecret, labels: Iterable[str]
 def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a catalogue: the text that explains each label, or "" if it has none.
 
-    In a .csv or .tsv file, the first column has labels and the second one texts; in any other file, each line is a label.
+    In a .csv or .tsv file, the first column has labels and the second one texts. In others, each line is a label.
     """
     path = real_path(path)
     suffix = path.name.removesuffix(".gz")[-4:].lower()

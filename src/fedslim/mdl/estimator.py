@@ -234,10 +234,20 @@ class Slim(CodeTableEstimator):
         workers: int | None = None,
         address: str | None = None,
     ) -> None:
-        self.pruning, self.order, self.max_time, self.max_itemset_size = pruning, order, max_time, max_itemset_size
-        self.min_support, self.min_count, self.width, self.effort = min_support, min_count, width, effort
-        self.threads, self.seed, self.schema = threads, seed, schema
-        self.engine, self.workers, self.address = engine, workers, address
+        self.pruning = pruning
+        self.order = order
+        self.max_time = max_time
+        self.max_itemset_size = max_itemset_size
+        self.min_support = min_support
+        self.min_count = min_count
+        self.width = width
+        self.effort = effort
+        self.threads = threads
+        self.seed = seed
+        self.schema = schema
+        self.engine = engine
+        self.workers = workers
+        self.address = address
 
     def fit(self, X: Any, y: Any = None) -> Slim:  # noqa: ARG002, N803  # scikit-learn's names
         """Mine the transactions; Ctrl-C ends the search early and keeps the best table so far."""
