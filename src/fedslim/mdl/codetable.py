@@ -34,7 +34,7 @@ COLUMNS: tuple[str, ...] = ("itemset", "usage", "support", "code_length", "bits_
 
 SHOWN = 20
 STYLE = """<style>
-.fedslim { font-family: system-ui, sans-serif; }
+.fedslim { font-family: system-ui, sans-serif; overflow-x: auto; }
 .fedslim p { font: 600 1.15em/1.5 ui-serif, Georgia, serif; margin: .4em 0; }
 .fedslim table { border-collapse: collapse; }
 .fedslim th, .fedslim td { text-align: right; padding: .3em .9em .3em 0; border-bottom: 1px solid #8884; }
