@@ -81,7 +81,7 @@ bench: $(READY) ## compare the engine with scikit-mine and published figures
 results: $(READY) ## run the paper's experiments on the data available (hours), and write docs/results.md
 	@failed=0; for name in iid gap uneven noniid scalability budget; do \
 	  $(BIN)/fedslim experiment run $$name --jobs $(JOBS) --results $(RESULTS) $(REFERENCES:%=--references %) || failed=1; \
-	  done; $(BIN)/fedslim experiment document --results $(RESULTS) && exit $$failed
+	  done; $(BIN)/python bench/results.py --results $(RESULTS) && exit $$failed
 
 $(DOCS)/.ready: pyproject.toml $(call unless_it_works,$(DOCS))
 	@tools/environment.sh $(DOCS) docs

@@ -47,7 +47,7 @@ def _cpu(results: Values) -> Table:
             table.remarks += noise(f"{name}, {what}", [turn[kind] for turn in turns])
     table.remarks.append(
         f"Best of {' or '.join(map(str, sorted(counts)))} runs, in turn in one process with one thread, which does the "
-        "work of the server and of all members one after the other; kernels were ready before."
+        "work of the server and of all members; kernels were ready before."
     )
     table.remarks += [f"skipped: {reason}" for reason in results["skipped"]]
     return table

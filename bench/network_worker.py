@@ -15,7 +15,7 @@ import statistics
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.data.partition import iid
@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 SETTINGS = Settings("x", masked=True, max_transactions=1 << 40)
+
+
+class Alone(MemberSession):
+    """A member that counts alone, as on a network, where other members of its process would share the work."""
+
+    def share_work(self, shared: dict[str, Any]) -> None:
+        """Share nothing."""
 
 
 class Members:
@@ -76,6 +83,7 @@ class Members:
                 clock.restart()
 
         federation = MemoryFederation(self.session(), self.inputs, entropy=os.urandom, trace=began)
+        federation.members = {name: Alone(name, own) for name, own in self.inputs.items()}
         outcome = federation.run()
         return code_table(outcome.table, self.database.vocabulary), clock.read() | {"rounds": federation.server.rounds}
 

@@ -104,7 +104,7 @@ def accuracy(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _folds(name: str, folder: str) -> tuple[TransactionDatabase, NDArray[Any], list[Any]]:
+def _folds(name: str, folder: str | Path | None) -> tuple[TransactionDatabase, NDArray[Any], list[Any]]:
     """Return the rows without their class items, the classes, and the rows to fit and to predict of each fold."""
     database, labels = labelled(load(name, folder=folder), ",".join(map(str, CLASSES[name])))
     y = np.array(labels)
@@ -299,7 +299,8 @@ def main() -> int:
     parser.add_argument("--peer", type=int, default=0, help="CPU seconds for scikit-mine's classifier, for each set")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--rows", type=int, default=LARGE)
-    parser.add_argument("--data", default=str(ROOT.parent / "shared" / "data"), help="the folder of public data sets")
+    shared = ROOT.parent / "shared" / "data"
+    parser.add_argument("--data", default=shared if shared.is_dir() else None, help="the folder of public data sets")
     options = parser.parse_args()
     for part in options.parts:
         rows: Rows = []

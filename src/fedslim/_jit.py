@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,49 +100,24 @@ def at_first_compilation(act: Callable[[bool], None]) -> Iterator[None]:
         yield
 
 
-# -- a second process ------------------------------------------------------------------------------------------------
+# -- other processes -------------------------------------------------------------------------------------------------
 
 HELPER = "fedslim.algorithm1.precompile"
-MAX_SECONDS = 120.0
-"""Maximum seconds to wait for the second process."""
+MAX_SECONDS = 120.0  # to wait for a process: if it hangs, this one compiles
+
+_helpers: dict[str, subprocess.Popen[bytes]] = {}  # the processes that compile groups of kernels, by group
 
 
-class _Helper:
-    """A second process that compiles groups of kernels, and reports each group when it is done."""
-
-    def __init__(self, groups: tuple[str, ...]) -> None:
-        self._groups = groups
-        self._process: subprocess.Popen[str] | None = None
-        self._done: set[str] = set()
-        self._reading = threading.Lock()
-
-    def start(self) -> None:
-        """Start the process if it can help: an idle core and a cache are needed."""
-        if idle_cores() < 1 or not kernels_are_kept() or not sys.executable:
-            return
-        quiet = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", HELPER, *self._groups]
-        with suppress(OSError):  # it is optional
-            self._process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, text=True)  # noqa: S603  # ourselves
-
-    def wait_for(self, group: str) -> None:
-        """Wait until the process has compiled a group, has ended, or takes too long."""
-        with self._reading:
-            if self._process is None or self._process.stdout is None:
-                return
-            timeout = threading.Timer(MAX_SECONDS, self._process.kill)  # if it hangs, this process compiles
-            timeout.start()
-            try:
-                while group in self._groups and group not in self._done and (line := self._process.stdout.readline()):
-                    self._done.add(line.strip())
-            finally:
-                timeout.cancel()
-
-    def end(self) -> None:
-        """Kill the process if it is still running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+def _start_helpers(groups: tuple[str, ...]) -> None:
+    """Start a process for each group if that can help: an idle core and a cache are needed."""
+    if idle_cores() < 1 or not kernels_are_kept() or not sys.executable:
+        return
+    quiet = subprocess.DEVNULL
+    with suppress(OSError):  # they are optional
+        for group in groups:
+            if group not in _helpers:
+                command = [sys.executable, "-P", "-m", HELPER, group]
+                _helpers[group] = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603  # ourselves
 
 
 def idle_cores() -> int:
@@ -156,33 +130,27 @@ def idle_cores() -> int:
     return usable - running
 
 
-_helper: _Helper | None = None
-
-
 @contextmanager
 def helped_with(*groups: str) -> Iterator[None]:
-    """If the block compiles anything, let a second process compile these groups of `precompile.py`.
+    """If the block compiles anything, let other processes compile these groups of `precompile.py`.
 
-    Numba compiles one function at a time in a process, so a second one uses another core. Nested blocks share the
-    process of the outer one.
+    Numba compiles one function at a time in a process, so another one uses another core.
     """
-    global _helper  # noqa: PLW0603  # one per process
-    if _helper is not None:
-        yield
-        return
-    _helper = helper = _Helper(groups)
     try:
-        with event.install_listener("numba:compile", _First(helper.start)):
+        with event.install_listener("numba:compile", _First(lambda: _start_helpers(groups))):
             yield
     finally:
-        _helper = None
-        helper.end()
+        for group in groups:
+            if (process := _helpers.pop(group, None)) is not None:
+                process.kill()
+                process.wait()
 
 
 def wait_for(group: str) -> None:
-    """Wait until the second process, if there is one, has compiled and cached a group."""
-    if _helper is not None:
-        _helper.wait_for(group)
+    """Wait until the process that compiles a group, if there is one, has ended, or takes too long."""
+    with suppress(subprocess.TimeoutExpired):
+        if (process := _helpers.get(group)) is not None:
+            process.wait(MAX_SECONDS)
 
 
 # For functions that only kernels call. Every combination of argument types is compiled separately, and compilation

@@ -149,14 +149,14 @@ class Member:
         numbers = np.append(self.numbers, np.int32(new))[change.slots]
         return Change(numbers, change.lost, change.won)
 
-    def take_in(self, accepted, number):
-        assert accepted.slot == len(self.numbers)  # slots are used once, in ascending order
+    def take_in(self, dropped, number):
+        slot = len(self.numbers)  # slots are used once, in ascending order
         self.numbers = np.append(self.numbers, np.int32(number))
         if number >= len(self.slots):
             self.slots = np.concatenate((self.slots, np.full(number + 1, -1, np.int32)))
         assert self.slots[number] == -1
-        self.slots[number] = accepted.slot
-        self.slots[self.numbers[list(accepted.dropped)]] = -1
+        self.slots[number] = slot
+        self.slots[self.numbers[list(dropped)]] = -1
 
 
 class Federation:
@@ -213,9 +213,9 @@ class Federation:
 
     def accept(self, number, itemset, pairs, entry):
         for m in self.members:
-            accepted = m.local.accept(m.pairs(pairs), self._entry(m, itemset, entry))
-            if accepted is not None:
-                m.take_in(accepted, number)
+            dropped = m.local.accept(m.pairs(pairs), self._entry(m, itemset, entry))
+            if dropped is not None:
+                m.take_in(dropped, number)
 
 
 class Algorithm1Twin:

@@ -54,7 +54,7 @@ class Deployment:
 
     def session(self, name):
         """Return a member's session, for an attacker who is that member."""
-        trust = MemberTrust(self.file, self.identity(name))
+        trust = MemberTrust.of_identity(self.file, self.identity(name))
         own = (self.files.databases[name], MEMBERS, self.file.settings(), self.secret, self.vocabulary)
         return MemberSession(name, MemberInput(*own, trust=trust))
 

@@ -103,7 +103,7 @@ def probed(place, folder, clock, monkeypatch, choose):
     monkeypatch.setattr(guarding, "asyncio", SimpleNamespace(sleep=clock.sleep))
     old = {}
     for name in MEMBERS[1:]:
-        trust = MemberTrust(file, identity(place, name))
+        trust = MemberTrust.of_identity(file, identity(place, name))
         own = MemberInput(place.inputs[name], MEMBERS, file.settings(), SECRET, AGREED, trust=trust)
         old[name] = MemberSession(name, own).join(os.urandom(32))
     server = LyingServer(file, old)

@@ -84,10 +84,8 @@ def answered(inputs, tmp_path_factory):
         four.out(who).rename(four.folder / f"before-{who}")  # a folder has one run
     three = Loopback(four.folder, {name: inputs[name] for name in THREE}, four.port)
     chosen = {f"items.{key}": getattr(agreed.items, key) for key in ("vocabulary_digest", "secret_fingerprint")}
-    chosen |= {"limits.min_count": 1, "limits.min_members_with": 1}
-    write_template(
-        three.file, "loopback", THREE, host=HOST, port=four.port, identity=agreed.federation.id, chosen=chosen
-    )
+    chosen |= {"limits.min_count": 1, "limits.min_members_with": 1, "federation.id": agreed.federation.id}
+    write_template(three.file, "loopback", THREE, host=HOST, port=four.port, chosen=chosen)
     yield three
     three.close()
 

@@ -116,7 +116,8 @@ def test_a_member_does_not_stop_because_the_server_leaves_out_one_of_its_items(t
     chosen = {"schema.digest": schema.digest().hex(), "schema.outline": ""}
     chosen["items.secret_fingerprint"] = SECRET.fingerprint
     file = write_template(tmp_path / "federation.toml", "attacked", MEMBERS, "x", chosen=chosen)
-    mine = (file, SimpleNamespace(name="a"), Site(schema, has, SECRET), SECRET, None, tmp_path)
+    identity = SimpleNamespace(name="a", certificate_der=b"", sign=None)
+    mine = (file, identity, Site(schema, has, SECRET), SECRET, None, tmp_path)
     with pytest.raises(DataError, match="'c=x' is new since the preparation"):
         DeployedMember(*mine, audit=None, kept=made)  # given by the operator
     keep_preparation(made, file, tmp_path)

@@ -60,16 +60,6 @@ def test_a_failed_cell_is_told_and_the_exit_code_says_so(fedslim, tmp_path):
     assert "57.41" in ran.out
 
 
-def test_a_document_is_made_of_records_and_prose(fedslim, results, tmp_path):
-    fedslim("experiment", "run", "iid", *SMALL, "--results", results)
-    out, prose = tmp_path / "results.md", tmp_path / "prose"
-    prose.mkdir()
-    arguments = ("experiment", "document", "--out", out, "--prose", prose, "--results", results)
-    none = fedslim(*arguments)
-    assert (none.code, out.exists()) == (2, False)
-    assert "no records" in none.only_line  # none on the paper's data, only on others
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

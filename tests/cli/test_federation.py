@@ -7,7 +7,7 @@ import pytest
 from fedslim.cli.commands import agreeing
 from fedslim.data import ItemSecret, Vocabulary
 from fedslim.settings import federation_keys as config
-from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.federation_file import SECTIONS, FederationFile
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,7 @@ def test_check_says_everything(fedslim, tmp_path):
 def test_check_as_json(fedslim, tmp_path):
     fedslim("federation", "init", *PRINT)
     record = json.loads(fedslim("federation", "check", "--json").out)
-    assert set(record) == {"file", "digest", "warnings", *config.SECTIONS}
+    assert set(record) == {"file", "digest", "warnings", *SECTIONS}
     assert record["file"] == "federation.toml"
     assert record["server"]["certificates"] == str(tmp_path / "certificates")
     assert record["limits"]["max_time"] is None

@@ -271,6 +271,16 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_done(fedslim, baskets
     assert baskets.read_bytes() == before
 
 
+def test_the_report_needs_a_place_of_its_own(fedslim, baskets, asked, monkeypatch):
+    monkeypatch.chdir(baskets.parent)
+    (baskets.parent / "folder").mkdir()
+    ran = fedslim("mine", "baskets.dat", "--out", "folder/../t.json", "--report", "t.json")
+    assert ran.code == 2
+    assert "--out and --report both name" in ran.only_line
+    assert "--report folder: this is a folder" in fedslim("mine", "baskets.dat", "--report", "folder").only_line
+    assert asked == {}
+
+
 def test_a_folder_that_is_not_ours_is_told_before_anything_is_done(fedslim, baskets, asked, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root
     ran = fedslim("mine", baskets, "--out", baskets.with_name("table.json"))

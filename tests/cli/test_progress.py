@@ -31,18 +31,18 @@ def test_a_report_becomes_phrases():
     facts = ProgressFacts()
     facts.learn(at(1.0))
     facts.learn(at(2.0, accepted=114, itemsets=90))
-    assert facts.policy() == []
-    assert facts.found() == ["90 itemsets", "100 per second", "1,500 candidates tried", "L% 31.82"]
-    assert facts.outlook() == ["best candidate now 1,234.6 bits", "about 25 s to go"]
+    assert facts.policy == []
+    assert facts.found == ["90 itemsets", "100 per second", "1,500 candidates tried", "L% 31.82"]
+    assert facts.outlook == ["best candidate now 1,234.6 bits", "about 25 s to go"]
 
 
 def test_a_local_search_tells_its_iterations_and_the_best_so_far():
     facts = ProgressFacts()
     facts.learn(at(1.0, policies=8, policy=8, iterations=1234, best=30.5))
-    assert facts.policy() == ["1,234 iterations"]
-    assert facts.found()[-2:] == ["L% 31.82", "best L% 30.50"]
+    assert facts.policy == ["1,234 iterations"]
+    assert facts.found[-2:] == ["L% 31.82", "best L% 30.50"]
     facts.learn(at(2.0, policies=8, policy=8, iterations=1235, best=31.824))
-    assert facts.found()[-1] == "L% 31.82"
+    assert facts.found[-1] == "L% 31.82"
 
 
 def test_what_comes_beside_a_report_has_a_line_of_its_own():
@@ -55,21 +55,21 @@ def test_what_comes_beside_a_report_has_a_line_of_its_own():
 
 def test_nothing_is_said_before_the_first_report():
     facts = ProgressFacts()
-    assert (facts.policy(), facts.found(), facts.outlook()) == ([], [], [])
+    assert (facts.policy, facts.found, facts.outlook) == ([], [], [])
 
 
 def test_what_is_not_known_is_left_out():
     facts = ProgressFacts()
     facts.learn(at(1.0, best_gain=math.inf, remaining=None))
-    assert facts.outlook() == []
-    assert facts.found() == ["12 itemsets", "1,500 candidates tried", "L% 31.82"]
+    assert facts.outlook == []
+    assert facts.found == ["12 itemsets", "1,500 candidates tried", "L% 31.82"]
 
 
 def test_the_rate_is_the_present_one():
     facts = ProgressFacts()
     for second in range(101):
         facts.learn(at(float(second), accepted=100 * min(second, 50) + max(0, second - 50)))
-    assert "1.0 per second" in facts.found()
+    assert "1.0 per second" in facts.found
 
 
 def test_each_policy_has_a_rate_of_its_own():
@@ -77,8 +77,8 @@ def test_each_policy_has_a_rate_of_its_own():
     facts.learn(at(1.0, policies=4, accepted=1000))
     facts.learn(at(2.0, policies=4, policy=2, accepted=0))
     facts.learn(at(3.0, policies=4, policy=2, accepted=20))
-    assert facts.policy() == ["search 2 of 4"]
-    assert "20 per second" in facts.found()
+    assert facts.policy == ["search 2 of 4"]
+    assert "20 per second" in facts.found
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------

@@ -156,11 +156,14 @@ def test_people_see_what_was_found_said_and_recovered(fedslim):
     assert {"masks", "command"}.isdisjoint(facts)
 
 
-@pytest.mark.parametrize(("members", "supports"), [(4, "3 + 1 + 0 + 2"), (13, "0 – 1.5 – 3")])
-def test_members_without_support_are_not_counted(members, supports):
-    gap = SimpleNamespace(recovered=1, found=[True], usage=[9], supports=[(3, 1, 0, 2)], items=[(0, 1)])
-    run = SimpleNamespace(own=None, table=None, gap=gap, members=[None] * members, labels=["a", "b"])
-    assert [list(column.cells) for column in _gap(run).columns] == [["9"], ["3"], [supports], ["a, b"]]
+@pytest.mark.parametrize(
+    ("supports", "having", "shown"),
+    [((3, 1, 0, 2), "3", "3 + 1 + 0 + 2"), ((3, 1, 0, 2) * 4, "12", "0 – 1.5 – 3")],
+)
+def test_members_without_support_are_not_counted(supports, having, shown):
+    gap = SimpleNamespace(recovered=1, found=[True], usage=[9], supports=[supports], items=[(0, 1)])
+    run = SimpleNamespace(own=None, table=None, gap=gap, labels=["a", "b"])
+    assert [list(column.cells) for column in _gap(run).columns] == [["9"], [having], [shown], ["a, b"]]
 
 
 def test_a_folder_gets_the_table_and_the_record(fedslim, tmp_path):

@@ -33,6 +33,16 @@ def visits(fedslim, tmp_path):
     return tmp_path / "visits.csv", tmp_path / "visits.json"
 
 
+def test_scores_say_how_to_explain_a_row(fedslim, table):
+    assert f"`fedslim explain {table} encounters --row N`" in fedslim("score", table, "encounters").out
+
+
+def test_options_of_files_are_refused_for_data_that_are_no_file(fedslim, table):
+    ran = fedslim("score", table, "encounters", "--format", "csv")
+    assert ran.code != 0
+    assert "encounters is generated, not read from a file" in ran.err
+
+
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet", "scores.json"])
 def test_scores_are_written_with_the_unusual_rows_first(fedslim, table, tmp_path, name):
     out = tmp_path / name
@@ -161,8 +171,18 @@ def test_slices_are_months_of_dates_and_intervals_of_numbers_in_their_order(feds
         (["compare", "encounters"], "give two things to compare"),
         (["compare", "encounters", "{table}"], "name the table first"),
         (["compare", "{table}", "encounters", "--bins", "3"], "leave out --bins"),
+        (["compare", "{table}", "{table}", "--bins", "3"], "leave out --bins"),
+        (["compare", "{table}", "{table}", "--new"], "--new is for a code table and data"),
+        (["compare", "encounters", "encounters", "--new"], "--new is for a code table and data"),
         (["compare", "encounters", "--by", "month"], "no item 'month'"),
-        (["complete", "{table}", "encounters"], "no cell is missing"),
+        (
+            ["compare", "encounters", "--by", "female"],
+            "encounters: row 3 does not have exactly one of the items 'female'",
+        ),
+        (["compare", "{table}", "--by", "month"], "has no rows to slice"),
+        (["explain", "{table}", "encounters", "--row", "x"], "whole number"),
+        (["rules", "{table}", "--min-confidence", "2"], "at most 1"),
+        (["complete", "{table}", "encounters"], "no cells to complete"),
         (["simulate", "encounters", "--classes", "female,male", "--variant", "sa"], "--classes does not go with"),
     ],
 )
@@ -171,6 +191,38 @@ def test_bad_input_gets_one_sentence(fedslim, table, monkeypatch, tmp_path, argu
     ran = fedslim(*(argument.format(table=table) for argument in arguments))
     assert ran.code == 2
     assert why in ran.only_line
+
+
+def test_nothing_is_written_over_what_it_is_made_from(fedslim, table, visits, tmp_path):
+    data, own = visits
+    run = tmp_path / "run"
+    assert fedslim("simulate", "encounters", "--members", 2, "--out", run).code == 0
+    for place, *arguments in (
+        (own, "score", own, data),
+        (own, "complete", own, data),
+        (table, "rules", table),
+        (run / "codetable.json", "score", run, "encounters"),
+        (run / "run.json", "rules", run),
+        (data, "compare", data, data),
+        (own, "compare", own, data),
+        (run / "run.json", "compare", run, table),
+    ):
+        before = place.read_bytes()
+        ran = fedslim(*arguments, "--out", place)
+        assert (ran.code, place.read_bytes()) == (2, before)
+        assert "would be overwritten" in ran.only_line
+
+
+def test_a_folder_is_one_run_or_data(fedslim, visits, tmp_path):
+    data, own = visits
+    (tmp_path / "parts").mkdir()
+    pd.read_csv(data).to_parquet(tmp_path / "parts" / "1.parquet")
+    for arguments in ((tmp_path / "parts", data), (own, tmp_path / "parts")):
+        assert "differs for 0 of" in fedslim("compare", *arguments).out
+    for number in (1, 2):
+        assert fedslim("simulate", data, "--members", 2, "--out", tmp_path / "runs" / str(number)).code == 0
+    assert "there are 2 runs" in fedslim("score", tmp_path / "runs", data).only_line
+    assert fedslim("score", tmp_path / "runs" / "1", data).code == 0
 
 
 def test_data_that_the_table_does_not_know_are_warned_about(fedslim, table, tmp_path):
@@ -228,3 +280,35 @@ def test_members_with_a_schema_find_the_classifier_of_one_place(fedslim, tmp_pat
     assert model.predict(str(tmp_path / "all.csv")).shape == (90,)
     schema.write_text(schema.read_text() + '[columns.ill]\nkind = "boolean"\n')
     assert "makes items of the classes" in fedslim("simulate", *paths, *members, *chosen).err
+
+
+def test_a_page_of_slices_says_what_was_sliced(fedslim, visits, tmp_path):
+    data, _ = visits
+    page = tmp_path / "page.html"
+    assert fedslim("compare", data, "--by", "month", "--out", page).code == 0
+    assert f"Slices of {data} by month</p>" in page.read_text()
+
+
+def test_no_rows_are_shown_with_top_0(fedslim, table):
+    assert json.loads(fedslim("rules", table, "--top", 0, "--json").out)["top"] == []
+    compared = json.loads(fedslim("compare", table, table, "--top", 0, "--json").out)["comparisons"]
+    assert compared[0]["rows"] == []
+    assert compared[0]["tested"] > 0
+
+
+def test_a_site_without_others_is_told_so(fedslim, table):
+    told = "no others to compare with; add --new"
+    assert told in fedslim("compare", table, "encounters").err
+    assert told not in fedslim("compare", table, "encounters", "--new").err
+
+
+@pytest.mark.parametrize("how", [("--exclude", "extra"), ("--columns", "age,drug"), ("--exclude", "extra,month")])
+def test_a_column_that_is_left_out_need_not_be_on_both_sides(fedslim, visits, tmp_path, how):
+    data, _ = visits
+    more = tmp_path / "more.csv"
+    pd.read_csv(data).assign(extra=1).to_csv(more, index=False)
+    assert "has a column 'extra'" in fedslim("compare", data, more).only_line
+    compared = json.loads(fedslim("compare", data, more, *how, "--json").out)["comparisons"][0]
+    assert not any(item.startswith("extra=") for row in compared["rows"] for item in row["items"])
+    assert compared["rows_a"] == compared["rows_b"] == 400
+    assert "no column 'nowhere'" in fedslim("compare", data, more, "--exclude", "extra,nowhere").only_line

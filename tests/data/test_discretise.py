@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from fedslim.data.discretise import check_bins, equal_frequency, number_label
+from fedslim.data.discretise import equal_frequency, number_label
+from fedslim.data.parsing import check_whole
 from fedslim.errors import ParameterError
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -73,4 +74,4 @@ def test_numbers_are_written_as_people_do(value, label):
 @pytest.mark.parametrize("bins", [1, 0, -3, 2.5, "ten", True])
 def test_bins_that_make_no_sense_are_refused(bins):
     with pytest.raises(ParameterError, match=r"bins is .*; give a whole number of at least 2"):
-        check_bins(bins)
+        check_whole("bins", bins, 2)

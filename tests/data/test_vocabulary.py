@@ -147,7 +147,7 @@ def test_the_secret_shows_nowhere(tmp_path):
             act()
         shown.append(str(error.value))
     assert not [text for text in shown if KEY.hex()[:8] in text or repr(KEY)[2:20] in text]
-    assert repr(SECRET) == "ItemSecret(…)"
+    assert repr(SECRET) == "ItemSecret()"
 
 
 # -- vocabularies ----------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_labels_are_not_in_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "truncated"),
+        ("", "it is empty"),
         ("{", "truncated"),
         (content(items="ab")[:-9], "truncated"),
         ("[]", "Expected `object`"),
@@ -250,7 +250,7 @@ def test_labels_are_not_in_the_file(tmp_path):
         ('{"version": 1}', "missing required field `format`"),
         (content(format="fedslim-code-table"), "its format is 'fedslim-code-table', not 'fedslim-vocabulary'"),
         (content(format=None), r"\$\.format"),
-        (content(version=2), "of version 2, and this fedslim reads version 1"),
+        (content(version=0), "of version 0, and this fedslim reads version 1"),
         (content(version=10**30), r"\$\.version"),
         (content(version=1.5), r"\$\.version"),
         (content(version=1).replace("1,", "1e999,"), r"\$\.version"),
@@ -277,6 +277,12 @@ def test_a_bad_file_is_reported_by_name_and_field(write, text, says):
     assert str(error.value).startswith(f"{path} is not a usable vocabulary: ")
     assert "fedslim vocabulary make" in str(error.value)
     assert len(str(error.value)) < 400 + len(str(path))
+
+
+def test_a_newer_file_asks_to_update(write):
+    path = write("new.json", content(version=2))
+    with pytest.raises(DataError, match=r"newer than this fedslim.* of version 2, .* reads version 1; update fedslim"):
+        Vocabulary.read(path)
 
 
 def test_the_secret_is_not_taken_for_a_vocabulary(tmp_path):

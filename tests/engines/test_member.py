@@ -15,7 +15,7 @@ from startup_kits import certificate, make_kits
 from fedslim.engines.member import SiteMember
 from fedslim.engines.server import JOIN, WORKING
 from fedslim.engines.simulator import prepare_folder
-from fedslim.engines.startup_kit import KitCheck, KitTrust
+from fedslim.engines.startup_kit import kit_check, kit_trust
 from fedslim.errors import CertificateError, DataError, UntrustedError
 from fedslim.protocol import framing, messages as m
 from fedslim.safeguards.ledger import AnswerLedger, Snapshot
@@ -190,7 +190,7 @@ def kits(tmp_path_factory):
 
 @pytest.fixture
 def trusts(kits, place):
-    return {name: KitTrust.load(kits / name, place.federation, name) for name in ("north", "south")}
+    return {name: kit_trust(kits / name, place.federation, name) for name in ("north", "south")}
 
 
 def test_a_kits_signature_is_believed_by_the_others(trusts):
@@ -199,11 +199,11 @@ def test_a_kits_signature_is_believed_by_the_others(trusts):
 
 
 def test_a_server_checks_keys_as_the_members_will(trusts, kits, place, tmp_path):
-    north, server = trusts["north"], KitCheck.read(kits / "server", place.federation)
+    north, server = trusts["north"], kit_check(kits / "server", place.federation)
     server.check("north", b"key", north.certificate, north.sign(b"key"))
     with pytest.raises(UntrustedError, match="the signature of 'north'"):
         server.check("north", b"another", north.certificate, north.sign(b"key"))
-    assert KitCheck.read(tmp_path / "nothing", place.federation) is None
+    assert kit_check(tmp_path / "nothing", place.federation) is None
 
 
 def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
@@ -218,7 +218,7 @@ def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
     with pytest.raises(UntrustedError, match="'server' is not a member"):
         south.check("server", b"key", north.certificate, north.sign(b"key"))
     with pytest.raises(CertificateError, match="belongs to 'server'"):
-        KitTrust.load(kits / "server", place.federation, "north")
+        kit_trust(kits / "server", place.federation, "north")
 
 
 def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits, place):
@@ -242,16 +242,16 @@ def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits
 
 def test_members_with_different_files_do_not_believe_each_other(trusts, kits, tmp_path, hospitals):
     other = prepare_folder(tmp_path / "other", hospitals, "sa", {})
-    stranger = KitTrust.load(kits / "north", other, "north")
+    stranger = kit_trust(kits / "north", other, "north")
     with pytest.raises(UntrustedError, match="different federation files"):
         trusts["south"].check("north", b"key", stranger.certificate, stranger.sign(b"key"))
 
 
 def test_a_kit_that_is_out_of_date_or_incomplete_is_no_use(kits, place, tmp_path):
     with pytest.raises(CertificateError, match="has expired"):
-        KitTrust.load(kits / "west", place.federation, "west")
+        kit_trust(kits / "west", place.federation, "west")
     with pytest.raises(DataError, match=r"rootCA.pem"):
-        KitTrust.load(tmp_path, place.federation, "north")
+        kit_trust(tmp_path, place.federation, "north")
 
 
 def test_a_site_signs_its_key_with_its_kit(place, kits, trusts):

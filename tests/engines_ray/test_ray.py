@@ -29,7 +29,6 @@ FOLDER = Path(__file__).parents[2] / "../shared/data"
 
 @pytest.fixture(scope="module")
 def one_node():
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()

@@ -143,8 +143,7 @@ def test_a_server_continues_no_journal_of_another_federation(file, trial, tmp_pa
     class Session:
         gathering = type("Items", (), {"ids": (), "labels": ()})()
 
-    server.session = Session()
-    server._begin_journal(bytes(16), folder / SERVER_JOURNAL)(3).close()
+    server._begin_journal(Session(), bytes(16), folder / SERVER_JOURNAL, 3).close()
     other = replace(file, limits=replace(file.limits, min_support=7))
     with pytest.raises(JournalError, match=r"server\.journal"):
         at_once(DeployedServer(other, trial.server, folder).run(resume=True, port=0))

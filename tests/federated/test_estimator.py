@@ -130,8 +130,11 @@ def test_a_limit_keeps_the_best_so_far():
         ([TEXTS, TABLE], "member 1 has a list of transactions and member 2 has a table; give the data of all"),
         ({"a": TABLE, "b": FLAGS}, "a has a table and b has a matrix"),
         ([FLAGS, FLAGS[:, :3]], "the matrix of member 1 has 7 columns, that of member 2 3"),
-        ([TABLE, TABLE[["age"]]], "the table of member 1 has a column 'visits', that of member 2 has not"),
-        ([TABLE[["age"]], TABLE[["age", "sex"]]], "the table of member 2 has a column 'sex', that of member 1 has not"),
+        ([TABLE, TABLE[["age"]]], "the table of member 1 has a column 'visits', but that of member 2 does not"),
+        (
+            [TABLE[["age"]], TABLE[["age", "sex"]]],
+            "the table of member 2 has a column 'sex', but that of member 1 does not",
+        ),
         (
             [TABLE[["age"]], TABLE[["age"]].astype(str) + " years"],
             "column 'age' has numbers at member 1 and texts at member 2",

@@ -70,7 +70,7 @@ def test_agreement_and_gap_say_what_the_comparison_says(ran):
     assert agreement.usages.count(None) == f.extra
     assert len(agreement.missed) == f.missed
     assert len(record.gap) == len(compared.gap)
-    assert sum(row.recovered for row in record.gap) == compared.recovery.gap_recovered
+    assert sum(row.recovered for row in record.gap) == len(compared.recovered)
     assert all(len(row.supports) == len(record.members) for row in record.gap)
     assert [member.alone.itemsets for member in record.members] == [len(table) for table in compared.local_tables]
 
@@ -123,7 +123,7 @@ def test_a_notebook_shows_the_essentials(ran):
         assert f"<tr><th>variant</th><td>{simulation.variant}</td></tr>" in shown
         assert f"{len(simulation.table):,} itemsets, 20 shown, L% = " in shown
         assert "<script" not in shown
-    assert f"{compared.recovery.gap_recovered} of {len(compared.gap)}" in record._repr_html_()
+    assert f"{len(compared.recovered)} of {len(compared.gap)}" in record._repr_html_()
 
 
 def test_a_notebook_takes_no_markup_from_names(ran):

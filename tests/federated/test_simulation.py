@@ -72,7 +72,7 @@ def test_the_history_ends_with_the_run(monkeypatch):
 
     monkeypatch.setattr(room, "MemberInput", slow)
     found = simulate(iid(SMALL, 2, seed=0))
-    assert 0 < found.history[-1]["seconds"] <= found.seconds
+    assert 0 < found.history[-1].seconds <= found.seconds
 
 
 # -- x is mining in one place ----------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_however_the_data_are_dealt_out(ionosphere, scheme, members):
 def test_masks_change_nothing_but_bytes():
     masked, plain = simulate([SMALL, SMALL]), simulate([SMALL, SMALL], masking=False)
     assert masked.table == plain.table == mine(TransactionDatabase.joined([SMALL, SMALL])).table
-    assert (masked.masked, plain.masked) == (True, False)
+    assert (masked.options.masked, plain.options.masked) == (True, False)
 
 
 def test_the_seed_decides_the_bytes_and_not_the_table(monkeypatch):
@@ -129,8 +129,8 @@ def test_members_may_have_no_transactions_and_no_items():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_one_member_alone_finds_what_mining_finds(variant):
     simulation = simulate([SMALL], variant=variant)
-    assert simulation.width == (WIDTH if variant == "x" else 1)
-    assert simulation.table == mine(SMALL, width=simulation.width).table
+    assert simulation.options.width == (WIDTH if variant == "x" else 1)
+    assert simulation.table == mine(SMALL, width=simulation.options.width).table
 
 
 @pytest.mark.parametrize("width", [1, 3, WIDTH])
@@ -323,7 +323,7 @@ def test_a_partition_does_not_depend_on_the_width():
 
 
 def test_sums_are_masked_unless_somebody_says_otherwise():
-    assert simulate([SMALL] * 2, max_rounds=1).masked
+    assert simulate([SMALL] * 2, max_rounds=1).options.masked
 
 
 def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
@@ -334,7 +334,7 @@ def test_the_history_tells_no_exact_bits_where_counts_are_withheld():
         exact = [
             step
             for step in steps
-            if step["bits_total"] != float(f"{step['bits_total']:.2g}") or step["L_percent"] != round(step["L_percent"])
+            if step.bits_total != float(f"{step.bits_total:.2g}") or step.L_percent != round(step.L_percent)
         ]
         assert len(steps) > 1
         assert bool(exact) == (least == 1)

@@ -22,7 +22,7 @@ def arrays():
         ("lists", "support", np.zeros(8, ">i8")),
         ("covers", "tids", np.zeros((8, 1), np.int32)),
         ("vertical", "bitmaps", np.zeros(8, np.uint64)),
-        ("work", "n_hits", np.array(0)),
+        ("work", "free_mask", np.array(0, np.uint64)),
         ("lists", "slots", np.zeros(8, np.int32)[::2]),
         ("elements", "mask", np.zeros((2, WORDS), np.uint64, order="F")),
         ("elements", "mask", np.zeros((2, WORDS - 1), np.uint64)),

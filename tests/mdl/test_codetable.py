@@ -158,7 +158,9 @@ def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
 
 
 def test_a_file_of_a_later_version_is_told_apart_from_a_damaged_one(saved):
-    with pytest.raises(CodeTableError, match="it is of version 4, and this fedslim reads versions 1 to 3"):
+    with pytest.raises(
+        CodeTableError, match="it is of version 4, and this fedslim reads versions 1 to 3; update fedslim"
+    ):
         CodeTable.load(edited(saved, lambda c: c.update(version=4, something_new=True)))
 
 

@@ -130,7 +130,9 @@ def test_a_time_limit_alone_is_used_up_and_a_longer_one_is_no_worse():
     short, long = mine(DB, max_time=0.5), mine(DB, max_time=3)
     assert (short.ending, long.ending) == ("out of time", "out of time")
     assert 3 <= long.seconds < 3 + crew_module.GRACE
-    assert long.table.compression.after.total < mine(DB, effort=1).table.compression.after.total
+    # On a busy machine the time may be too short to find anything better.
+    others = (short, mine(DB, effort=1))
+    assert long.table.compression.after.total <= min(other.table.compression.after.total for other in others)
 
 
 def test_ctrl_c_keeps_the_best_table(start):

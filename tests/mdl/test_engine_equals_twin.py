@@ -108,7 +108,7 @@ def compare(rows, n_items, policy=PLAIN, sources=1, steps=None):
 
 def check_state(state, twin):
     """The updated covers and usages equal those computed from scratch."""
-    db = state.database
+    (db,) = state.databases
     for t in range(len(db)):
         slots = [state.table.items_of(s) for s in state.cover(t)]
         assert slots == cover(frozenset(db.item_ids(t).tolist()), twin.table())

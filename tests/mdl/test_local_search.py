@@ -85,7 +85,7 @@ class Watched(CoverState):
 
     def observed(self):
         table = self.table
-        covers = [self.cover(t) for t in range(len(self.database))]
+        covers = [self.cover(t) for t in range(len(self.databases[0]))]
         users = [sorted(self.covers.tids[a : a + n].tolist()) for a, n in self._lists()]
         lists = self._arrays.lists
         by_item = [lists.slots[lists.start[i] : lists.start[i + 1]].tolist() for i in range(table.n_items)]
@@ -158,12 +158,12 @@ def test_a_sharded_source_goes_back_in_each_shard():
         source.try_insert(3, (0, 1), 8)
         source.insert(3, (0, 1), 8)
         Mark().put_to(source)
-        before = [[shard.cover(t) for t in range(len(shard.database))] for shard in source.shards]
+        before = [[shard.cover(t) for t in range(len(shard.databases[0]))] for shard in source.shards]
         source.try_insert(4, (0, 1, 2), 4)
         source.insert(4, (0, 1, 2), 4)
-        assert [[shard.cover(t) for t in range(len(shard.database))] for shard in source.shards] != before
+        assert [[shard.cover(t) for t in range(len(shard.databases[0]))] for shard in source.shards] != before
         GoBack().put_to(source)
-        assert [[shard.cover(t) for t in range(len(shard.database))] for shard in source.shards] == before
+        assert [[shard.cover(t) for t in range(len(shard.databases[0]))] for shard in source.shards] == before
         assert source.co_usages((3,)) is not None
 
 

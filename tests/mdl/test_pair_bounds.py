@@ -11,15 +11,35 @@ from test_engine_equals_twin import cascading, database, databases, policies
 from twin import estimated_gain
 
 from fedslim.errors import RunError
-from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
+from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.eager_search import EagerSearch
+from fedslim.mdl.kernels.bounds import BoundedRows, Fetched
 from fedslim.mdl.objective import EXACT, log2_table
 from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import Change, CoUsages, Fetch, SlotCounts, Together, TryInsertions
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.table import WorkingTable
 from fedslim.secagg.ring import Fields
+
+
+def each(rows):
+    """The slot, the others and the bounds of each row."""
+    begin = 0
+    for slot, end in zip(rows.slots.tolist(), rows.ends.tolist(), strict=True):
+        yield slot, rows.others[begin:end], rows.counts[begin:end]
+        begin = end
+
+
+def change_of(pivot, uses, others):
+    """What changes if an element leaves, and others take its place everywhere."""
+    slots = np.array([pivot, *others], np.int32)
+    return Change(slots, np.where(slots == pivot, uses, 0), np.where(slots == pivot, 0, uses))
+
+
+def named_in(rows):
+    """Whoever is in a pair."""
+    return {s for slot, others, _ in each(rows) if len(others) for s in (slot, *others.tolist())}
 
 
 class Frugal:
@@ -56,24 +76,19 @@ class Frugal:
 
     def fetch(self, rows):
         """Return counts that were added up by two members in words, where one that is too large spoils others."""
-        rows = {slot: row for slot, row in rows.items() if len(row.slots)}
-        if not rows:
-            return []
-        asked = {*rows, *(other for row in rows.values() for other in row.slots.tolist())}
+        if not len(rows.others):
+            return ()
+        asked = named_in(rows)
         assert {s for s in asked if s >= self.state.table.n_items} <= self.state.table.itemsets.keys()
-        widths = [np.array([max(1, int(bound).bit_length()) for bound in row.counts]) for row in rows.values()]
-        truth = np.concatenate([self.counts(slot)[row.slots] for slot, row in rows.items()])
-        fields = Fields(np.concatenate(widths).astype(np.uint8))
+        widths = np.array([max(1, int(bound).bit_length()) for bound in rows.counts])
+        truth = np.concatenate([self.counts(slot)[others] for slot, others, _ in each(rows) if len(others)])
+        fields = Fields(widths.astype(np.uint8))
         words = np.zeros((2, fields.words), np.uint64)
-        fields.put(words[0], truth // 2)
-        fields.put(words[1], truth - truth // 2)
-        cuts = np.cumsum([len(row.slots) for row in rows.values()])[:-1]
-        parts = zip(np.split(fields.read(words.sum(axis=0)), cuts), widths, np.split(fields.word_of, cuts), strict=True)
-        self.spoilt += int((fields.read(words.sum(axis=0)) != truth).sum())
-        return [
-            Fetched(slot, rows[slot].slots, counts, (1 << width) - 1, word)
-            for slot, (counts, width, word) in zip(rows, parts, strict=True)
-        ]
+        fields.put(words[:1], truth[None] // 2)
+        fields.put(words[1:], truth[None] - truth[None] // 2)
+        counts = fields.read(words.sum(axis=0))
+        self.spoilt += int((counts != truth).sum())
+        return Fetched(rows.slots, rows.ends, rows.others, counts, (1 << widths) - 1, fields.word_of)
 
     def counts(self, slot):
         row = np.zeros(self.state.table.capacity, np.int64)
@@ -85,10 +100,10 @@ class Frugal:
         ranking = self.search.ranking
         if not ranking.is_complete(slot):
             return self.state.co_usages((slot,))[0]
-        others, most = ranking.plan(slot)
+        slots, ends, others, most = ranking.plan([slot])
         counts = self.counts(slot)[others]
         assert (counts <= most).all()
-        ranking.put_counts(slot, others, counts)
+        assert ranking.put_counts(BoundedRows(slots, ends, others, counts))
         return None
 
     def compare(self):
@@ -139,7 +154,7 @@ class Inflating(Frugal):
     def answer(self, question):
         answer = super().answer(question)
         if isinstance(question, TryInsertions) and answer.fetched:
-            answer = answer._replace(fetched=[one._replace(counts=one.room) for one in answer.fetched])
+            answer = answer._replace(fetched=answer.fetched and answer.fetched._replace(counts=answer.fetched.room))
         return answer
 
 
@@ -240,10 +255,31 @@ def test_what_has_left_is_neither_expected_nor_asked_for():
     gone, there = sorted(search._table.itemsets)[:2]
     search._apply(frugal.state.try_removals((gone,))[0], 0.0, gone)
     search._leave(gone, None)
-    rows = ranking.foresee((), (), also={gone, there})
-    assert there in rows
-    assert gone not in {*rows, *(other for row in rows.values() for other in row.slots.tolist())}
     uses = int(search.usages[there])
-    search._last[there] = Change(np.array([there, gone], np.int32), np.array([uses, 0]), np.array([0, uses]))
+    rows = ranking.foresee((), (), leaving=[(there, change_of(there, uses, (0, gone)))])
+    assert 0 in named_in(rows)
+    assert gone not in named_in(rows)
+    search._last[there] = change_of(there, uses, (gone,))
     (expected,) = search._expect((there,), search.usages, {}, once=True)
     assert expected.change.slots.tolist() == [there]
+
+
+def test_bounds_stay_right_however_often_steps_are_undone():
+    """A bound is stored in 32 bits, less what two elements have won since."""
+    others = {x: np.array([y for y in range(3) if y != x], np.int32) for x in range(3)}
+    table, seven = WorkingTable(3), np.array([7, 7])
+    usage = np.zeros(table.capacity, np.int64)
+    usage[:3] = 1000
+    ranking = BoundedRanking(table, usage, np.ones(table.capacity), log2_table(3000), charge=EXACT)
+    ranking.learn((0, 1, 2), tuple(SlotCounts(others[x], seven) for x in range(3)))
+    undone = Change(np.array([0, 1], np.int32), np.array([900, 900]), np.array([900, 900]) << 19)
+    for _ in range(6):
+        ranking.change(undone, None)
+        ranking.changed(undone.slots, 3000, 3)
+        most, exact = ranking.known(2, others[2])
+        assert (most >= 7).all()
+        assert not exact.any()
+        assert ranking.put_counts(BoundedRows(np.array([0]), np.array([2]), others[0], seven))
+        most, exact = ranking.known(0, others[0])
+        assert exact.all()
+        assert (most == 7).all()

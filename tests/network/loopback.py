@@ -64,7 +64,7 @@ class Loopback:
     def input_of(self, name, *, agreed=True, variant="x"):
         identity = next(one for one in self.trial.members if one.name == name)
         vocabulary = self.vocabulary if agreed else None
-        trust = MemberTrust(self.file, identity)
+        trust = MemberTrust.of_identity(self.file, identity)
         return MemberInput(self.parts[name], self.members, self.settings(variant), SECRET, vocabulary, trust=trust)
 
     def session(self, name, **settled):
@@ -75,7 +75,7 @@ class Loopback:
         return NetworkMember(session, self.contexts[name], entropy=os.urandom, patience=patience, **chosen)
 
     def server(self, variant="x", *, patience=BRISK, members=None, **chosen):
-        keys = KeyTrust(self.file, lambda: self.trial.server.trust)
+        keys = KeyTrust.of(self.file, lambda: self.trial.server.trust)
         session = ServerSession(members or self.members, self.settings(variant), run=os.urandom(16), keys=keys)
         context = server_context(self.trial.server, now=datetime.now(UTC))
         return NetworkServer(session, context, peer_name, patience=patience, **chosen)
@@ -183,7 +183,9 @@ async def process(loopback, *, returns=UNLIMITED, grace=BRISK.grace):
 async def _serve(folder, returns, grace, members):
     identity = Identity.load(Path(folder) / "server")
     file = FederationFile.read(Path(folder) / "federation.toml")
-    session = ServerSession(members, file.settings(), run=os.urandom(16), keys=KeyTrust(file, lambda: identity.trust))
+    session = ServerSession(
+        members, file.settings(), run=os.urandom(16), keys=KeyTrust.of(file, lambda: identity.trust)
+    )
     context = server_context(identity, now=datetime.now(UTC))
     lines = Lines()  # its last log lines, in case the run ends unexpectedly
     logging.getLogger("fedslim").addHandler(lines)

@@ -16,6 +16,7 @@ from fedslim.mdl import mine
 from fedslim.network import in_process as memory
 from fedslim.network.in_process import MemoryFederation
 from fedslim.protocol import messages as m
+from fedslim.protocol.member import MemberSession
 from fedslim.protocol.outcome import code_table
 from wire import (
     FIGURE,
@@ -112,6 +113,13 @@ def test_equal_seeds_are_equal_bytes(named, variant):
 def test_the_names_of_members_decide_nothing(named, variant):
     renamed = dict(zip(["zeta", "alpha", "my"], named.values(), strict=True))
     assert recorded(renamed, variant)[1].table == recorded(named, variant)[1].table
+
+
+@pytest.mark.parametrize("settled", [{}, {"effort": 2}, {"min_count": 5, "min_members_with": 2}], ids=str)
+def test_members_that_share_work_send_what_they_send_alone(monkeypatch, named, settled):
+    together = recorded(named, "x", **settled)[2].events
+    monkeypatch.setattr(MemberSession, "share_work", lambda *_: None)
+    assert recorded(named, "x", **settled)[2].events == together
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------
@@ -229,7 +237,7 @@ def test_a_members_own_error_stays_with_it(monkeypatch):
         msg = "rare-disease is in 5 transactions"
         raise DataError(msg)
 
-    monkeypatch.setattr("fedslim.protocol.x_member.XMember._supports", broken)
+    monkeypatch.setattr("fedslim.protocol.x_member.XMembers._supports", broken)
     (abort, *_), error = failing(inputs_of(databases(FIGURE)))
     assert "rare-disease" in str(error)
     assert abort.reason == "it cannot go on; its own log says why"

@@ -21,10 +21,10 @@ from fedslim.network.journal import (
     EpochRecord,
     HeardRecord,
     Journal,
+    RoundRecord,
     encode_record,
     messages_in,
     read_server_records,
-    round_record,
 )
 from fedslim.network.traffic import Traffic
 from fedslim.protocol import messages as m
@@ -410,7 +410,7 @@ def rounds_of(records, name):
 
 def test_of_masked_answers_only_the_sum_is_kept():
     replies = {"a": masked(0, [2**64 - 1, 7]), "b": masked(0, [3, 1]), "c": masked(0, [0, 5])}
-    record = round_record(0, 1.5, replies)
+    record = encode_record(RoundRecord(0, 1.5, replies))
     (kept,) = rounds_of([record], "run.journal")
     total = sum(np.frombuffer(reply.words.data, "<u8") for reply in kept.replies.values())
     assert total.tolist() == [2, 13]
@@ -422,14 +422,16 @@ def test_of_masked_answers_only_the_sum_is_kept():
 
 def test_plain_answers_are_kept_as_they_are():
     replies = {"a": m.Usages(0, m.Vector.of(np.arange(3))), "b": m.Usages(0, m.Vector.of(np.arange(9)))}
-    (kept,) = rounds_of([round_record(0, 0.0, replies)], "run.journal")
+    (kept,) = rounds_of([encode_record(RoundRecord(0, 0.0, replies))], "run.journal")
     assert kept.replies == replies
     assert (kept.ending, kept.seconds, kept.traffic) == (None, 0.0, {})
 
 
 def test_why_the_run_ends_and_what_it_cost_are_kept():
     figures = 7.5, {("Masked", "up"): Traffic(3, 300, 400), ("Ask", "down"): Traffic(3, 50, 60)}
-    (kept,) = rounds_of([round_record(0, 1.0, {"a": masked(0, [1])}, "out of time", *figures)], "run.journal")
+    (kept,) = rounds_of(
+        [encode_record(RoundRecord(0, 1.0, {"a": masked(0, [1])}, "out of time", *figures))], "run.journal"
+    )
     assert (kept.ending, kept.seconds, kept.traffic) == ("out of time", *figures)
 
 
@@ -457,7 +459,7 @@ def test_bytes_that_are_no_record_are_refused_by_name(read, data):
 
 
 def test_who_has_heard_the_end_comes_after_the_rounds():
-    records = [round_record(k, 0.0, {"a": masked(k, [1])}) for k in range(2)]
+    records = [encode_record(RoundRecord(k, 0.0, {"a": masked(k, [1])})) for k in range(2)]
     told_so = [encode_record(HeardRecord("a")), encode_record(HeardRecord("b"))]
     assert read_server_records([*records, *told_so], "run.journal").heard == {"a", "b"}
     assert read_server_records(records, "run.journal").heard == set()
@@ -468,9 +470,9 @@ def test_who_has_heard_the_end_comes_after_the_rounds():
 
 
 def test_rounds_that_were_played_again_count_once():
-    first, second, third = (round_record(k, float(k), {"a": masked(k, [k])}) for k in range(3))
-    again = round_record(1, 9.0, {"a": masked(1, [1])})
-    last = round_record(2, 2.0, {"a": masked(2, [2])}, "out of time")
+    first, second, third = (encode_record(RoundRecord(k, float(k), {"a": masked(k, [k])})) for k in range(3))
+    again = encode_record(RoundRecord(1, 9.0, {"a": masked(1, [1])}))
+    last = encode_record(RoundRecord(2, 2.0, {"a": masked(2, [2])}, "out of time"))
     epochs = encode_record(EpochRecord(1, 3)), encode_record(EpochRecord(2))
     kept = read_server_records(
         [first, second, last, epochs[0], encode_record(BackRecord(1)), epochs[1], again], "run.journal"
@@ -483,4 +485,4 @@ def test_rounds_that_were_played_again_count_once():
 
 def test_rounds_out_of_order_are_refused():
     with pytest.raises(JournalError, match="expected round 0, found round 1"):
-        list(rounds_of([round_record(1, 0.0, {"a": masked(1, [1])})], "run.journal"))
+        list(rounds_of([encode_record(RoundRecord(1, 0.0, {"a": masked(1, [1])}))], "run.journal"))

@@ -72,7 +72,7 @@ def test_so_is_one_whose_handshake_was_done_in_that_moment(trial, monkeypatch):
         raise AssertionError
 
     async def after(door):
-        while not done or door.strangers:  # noqa: ASYNC110
+        while not done or door._strangers:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
     assert left_open(trial, met, after) == []

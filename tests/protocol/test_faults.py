@@ -147,7 +147,7 @@ def test_a_server_that_asks_one_member_something_else_reads_noise(differently):
     federation = Weather("x", 4)
     members = federation.members
     federation.until(lambda f: all(member.position == 3 for member in f.members.values()))
-    length = members["a"]._variant._state.table.fresh_slot
+    length = members["a"]._variant._members._state.table.fresh_slot
 
     def summed(asks):
         answers = [members[name].receive(ask) for name, ask in asks.items()]

@@ -70,6 +70,16 @@ def test_masked_words_are_not_compressed_in_vain():
     assert frame.plain < len(frame.data) < frame.plain + 32
 
 
+def test_masked_words_of_every_length_are_read_again_and_fit_what_is_expected_of_them():
+    """The server reads no more than `packed_at_most` of what a member may say."""
+    rng = random.Random(9)
+    for length in (*range(70), *rng.sample(range(70, 25_000), 100), 1 << 17):
+        message = m.Masked(0, 0, m.Vector(length, 64, rng.randbytes(8 * length)))
+        frame = to_bytes(message)
+        assert from_member(body(frame)) == message
+        assert len(body(frame)) <= framing.packed_at_most(frame.plain - framing.PREFIX_BYTES)
+
+
 def test_a_message_that_is_too_large_is_not_sent():
     with pytest.raises(FrameError, match=r"a Masked message has \d+ bytes, \d+ compressed, but at most"):
         to_bytes(m.Masked(0, 0, m.Vector(MAX_FRAME // 8, 64, bytes(MAX_FRAME))))

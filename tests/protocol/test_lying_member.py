@@ -12,9 +12,9 @@ from hypothesis import given, strategies as st
 
 from fedslim.algorithm1 import so
 from fedslim.errors import FedslimError, ProtocolError
-from fedslim.mdl.bounded_ranking import Fetched
+from fedslim.mdl.kernels.bounds import Fetched
 from fedslim.mdl.questions import Change, SlotCounts
-from fedslim.network.journal import read_server_records, round_record
+from fedslim.network.journal import RoundRecord, encode_record, read_server_records
 from fedslim.protocol import messages as m, roster
 from fedslim.protocol.events import NewEpoch, RoundEnded
 from fedslim.protocol.outcome import code_table
@@ -41,7 +41,7 @@ class Misled(Line):
     def take(self, outputs, down=None):
         for output in outputs:
             if isinstance(output, RoundEnded):
-                self.journal += (round_record(output.number, 0.0, output.replies, output.ending),)
+                self.journal += (encode_record(RoundRecord(output.number, 0.0, output.replies, output.ending)),)
             try:
                 super().take([output], down)
             except FedslimError:
@@ -228,7 +228,7 @@ def test_counts_too_large_for_memory_end_the_run():
 
 def slots_of(member):
     """How many slots have been used in a member's table."""
-    return N_ITEMS if member._variant is None else member._variant._state.table.fresh_slot
+    return N_ITEMS if member._variant is None else member._variant._members._state.table.fresh_slot
 
 
 def slots_for(ask, slots):
@@ -242,7 +242,7 @@ def slots_for(ask, slots):
 
 def parts_of(want, member, length):
     """For one want of X that this member has just answered: its words, and a function that adds a lie."""
-    table, most = member._variant._state.table, member._own.settings.max_transactions
+    table, most = member._variant._members._state.table, member._own.settings.max_transactions
     match want:
         case m.WantSupports():
             ring = Ring.for_sums_up_to(most)
@@ -286,7 +286,7 @@ def lying_about(rng, ask, message, member):
             lie = np.zeros(length, np.uint64)
             most = (1 << what.astype(np.int64)) - 1
             counts = np.array([rng.choice([0, 1, 2, 5, 40, full]) & full for full in most.tolist()], np.int64)
-            Fields(what).put(lie, counts)
+            Fields(what).put(lie[None], counts[None])
             part += lie if rng.random() < 0.7 else np.uint64(0) - lie
         elif k == chosen:
             lie = np.zeros(length, np.uint64)
@@ -579,19 +579,25 @@ def searching():
 
 
 def change(slot, lost, won):
-    return Change(np.array([slot], np.int32), np.array([lost]), np.array([won]))
+    return Change(np.array([slot], np.int32), np.array([lost], np.int64), np.array([won], np.int64))
 
 
 def test_x_believes_no_change_of_an_element_that_is_not_there():
     variant, usages, free = searching()
-    with pytest.raises(ProtocolError, match="contradict"):
-        variant._after(change(free, 0, 1), usages)
-    assert variant._after(change(free, 0, 1), usages, {free})[free] == 1
-    used = int(np.argmax(usages))
-    assert variant._after(change(used, 1, 0), usages)[used] == usages[used] - 1
-    for lost, won in ((int(usages[used]) + 1, 0), (0, variant._most + 1)):
+    then = variant._then()
+    for slot in (free, len(usages), -1):
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._after(change(used, lost, won), usages)
+            variant._follow(change(slot, 0, 1), then, stays=True)
+    then.alive[free] = True
+    variant._follow(change(free, 0, 1), then)
+    assert then.usages.tolist() == usages.tolist()
+    variant._follow(change(free, 0, 1), then, stays=True)
+    used = int(np.argmax(usages))
+    variant._follow(change(used, 1, 0), then, stays=True)
+    assert (then.usages[free], then.usages[used]) == (1, usages[used] - 1)
+    for lost, won in ((int(usages[used]), 0), (0, variant._most + 1)):
+        with pytest.raises(ProtocolError, match="contradict"):
+            variant._follow(change(used, lost, won), then)
 
 
 def test_x_believes_no_pair_that_is_used_more_often_than_either_element():
@@ -633,13 +639,13 @@ def test_x_believes_no_count_above_what_is_known_about_the_pair():
     others = np.array([s for s in np.flatnonzero(usages).tolist() if s != slot], np.int32)
     most, _ = ranking.known(slot, others)
     assert (most < np.minimum(usages[others], usages[slot])).any()
-    room = np.full(len(others), 1 << 20)
+    rows, room = (np.array([slot]), np.array([len(others)]), others), np.full(len(others), 1 << 20)
     words = np.arange(len(others))
-    assert variant._rows_of((slot,), deque([[Fetched(slot, others, most, room, words)]])) == (None,)
+    assert variant._rows_of((slot,), deque([Fetched(*rows, most, room, words)])) == (None,)
     for k in range(len(others)):
         counts = most + (np.arange(len(others)) == k)
         with pytest.raises(ProtocolError, match="contradict"):
-            variant._rows_of((slot,), deque([[Fetched(slot, others, counts, room, words)]]))
+            variant._rows_of((slot,), deque([Fetched(*rows, counts, room, words)]))
 
 
 def test_sketches_do_not_grow_for_sums_that_nobody_can_read():

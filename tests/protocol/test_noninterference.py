@@ -142,7 +142,7 @@ class Adversary:
 
     def table(self):
         variant = self.sessions[0]._variant
-        return WorkingTable(N_ITEMS) if variant is None else variant._state.table
+        return WorkingTable(N_ITEMS) if variant is None else variant._members._state.table
 
     def pick(self):
         """A slot that may be empty."""

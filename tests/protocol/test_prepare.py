@@ -48,7 +48,7 @@ def settings_of(schema):
     return m.Settings("prepare", True, 1 << 40, max_rounds=MAX_ROUNDS, schema=schema.digest(), outline=outline)
 
 
-def federation(schema, sites, *, min_overlap=0.0, trace=None):
+def federation(schema, sites, *, min_overlap=0.0, trace=lambda _: None):
     names, agreed = tuple(sites), settings_of(schema)
     server = ServerSession(names, agreed, run=bytes(16), vocabulary=Vocabulary((), SECRET.fingerprint).digest)
     inputs = {

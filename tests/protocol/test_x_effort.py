@@ -139,10 +139,10 @@ def test_an_itemset_that_was_in_the_table_returns_by_its_number():
     variant, database = searching(effort=2)
     variant.answer(asked(insertion(FREE, (2, 3))))
     variant.answer(asked(insertions((PAIR, (1, 1)), (FREE, (0, 0))), moves=[EMPTY]))
-    assert variant._state.table.itemsets == {PAIR: (2, 3), FREE: (0, 1)}
-    check_covers(variant._state, database)
+    assert variant._members._state.table.itemsets == {PAIR: (2, 3), FREE: (0, 1)}
+    check_covers(variant._members._state, database)
     variant.answer(asked(FINAL, moves=[EMPTY, m.InsertUnion(PAIR, (0, 0), 9)]))
-    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    assert variant._members._state.table.itemsets == {PAIR: (0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_member_refuses_what_no_search_of_this_effort_does(message, told, effo
     variant, database = searching(effort=effort)
     with pytest.raises(ProtocolError, match=told):
         variant.answer(message)
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 def test_items_are_not_dropped_between_searches():
@@ -214,9 +214,9 @@ def test_going_back_makes_the_covers_what_they_were():
     variant.answer(asked(insertion(FREE, (2, 3)), moves=[m.RemoveElement(PAIR), m.RestoreElement(PAIR)]))
     after = variant.answer(asked(ROW, moves=[m.RemoveElement(PAIR), BACK]))
     assert after.words.tolist() == row.words.tolist()
-    assert variant._state.table.free_slot == FREE
-    assert len(variant._state.table.itemsets) == 1
-    check_covers(variant._state, database)
+    assert variant._members._state.table.free_slot == FREE
+    assert len(variant._members._state.table.itemsets) == 1
+    check_covers(variant._members._state, database)
 
 
 def test_the_settings_say_the_effort_and_the_seed():

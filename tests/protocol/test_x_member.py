@@ -218,7 +218,7 @@ def test_x_refuses_questions_that_make_no_sense(want, told, settled):
             variant.answer(asked(want))
 
     assert allocated(refused) < 1 << 20
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 @pytest.mark.parametrize(
@@ -230,14 +230,14 @@ def test_x_refuses_moves_that_make_no_sense(moves, told, settled):
         variant.answer(asked(ROW, moves=[move]))
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves[-1:]))
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
     # All in one question are refused as well, at least for being too many.
     if (inserted := sum(isinstance(move, m.InsertUnion) for move in moves)) > 1:
         told = f"and inserts {inserted}"
     variant, database = searching(**settled)
     with pytest.raises(ProtocolError, match=told):
         variant.answer(asked(ROW, moves=moves))
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_x_answers_what_is_just_allowed(messages, settled):
     variant, database = searching(**settled)
     for message in messages:
         assert len(variant.answer(message).words)
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 DISJOINT = [(0, 2), (1, 3), (4, 5), (6, 7)]
@@ -330,8 +330,8 @@ def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, width, 
     too_many = f"that were tried before; a search of width {width} has at most {2 * width} and 1"
     with pytest.raises(ProtocolError, match=f"{told} {too_many}"):
         variant.answer(message)
-    assert variant._state.table.itemsets == {PAIR: (0, 1)}
-    check_covers(variant._state, database)
+    assert variant._members._state.table.itemsets == {PAIR: (0, 1)}
+    check_covers(variant._members._state, database)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_x_tries_no_more_itemsets_in_a_round_than_a_search_does(message, width, 
 def test_x_answers_as_many_trials_in_a_round_as_a_search_makes(message, width):
     variant, database = searching(min_support=2, width=width)
     assert len(variant.answer(message).words)
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 def test_x_refuses_pairs_with_a_freed_slot():
@@ -369,7 +369,7 @@ def test_x_refuses_pairs_with_a_freed_slot():
     with pytest.raises(ProtocolError, match=EMPTY_SLOTS):
         variant.answer(asked(entries((0, [2]), (PAIR, [2, FREE]))))
     assert len(variant.answer(asked(entries((0, [2, FREE])))).words) == 1
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 def test_x_refuses_pairs_with_an_itemset_that_is_only_tried():
@@ -382,7 +382,7 @@ def test_x_refuses_pairs_with_an_itemset_that_is_only_tried():
             with pytest.raises(ProtocolError, match=EMPTY_SLOTS):  # noqa: PT012  # the last one of these
                 for question in message:
                     variant.answer(question)
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 def test_x_counts_pairs_as_rows_do():
@@ -409,9 +409,13 @@ def test_x_counts_what_each_itemset_changes_when_those_before_it_are_in_the_tabl
     for one in new:
         alone.answer(asked(m.WantInsertions([one], [], 9, 0)))
     alone.answer(asked(ROW, moves=[m.RemoveElement(FREE)]))
-    assert together._state.table.itemsets == alone._state.table.itemsets == {PAIR: (0, 1), FREE + 1: (2, 3, 4)}
+    assert (
+        together._members._state.table.itemsets
+        == alone._members._state.table.itemsets
+        == {PAIR: (0, 1), FREE + 1: (2, 3, 4)}
+    )
     for variant in (together, alone):
-        check_covers(variant._state, database)
+        check_covers(variant._members._state, database)
     both = [variant.answer(asked(m.WantRows([0, 4], b"\x28\x28"))).words.tolist() for variant in (together, alone)]
     assert both[0] == both[1]
 
@@ -444,10 +448,10 @@ def test_x_drops_items_once_and_before_any_itemset():
     variant, database = searching(pair=False, min_count=5)
     variant.answer(asked(ROW))
     variant.answer(asked(ROW, moves=[dropping(2, 4)]))
-    check_covers(variant._state, database, dropped=(2, 4))
+    check_covers(variant._members._state, database, dropped=(2, 4))
     with pytest.raises(ProtocolError, match=ONCE):
         variant.answer(asked(ROW, moves=[dropping(5)]))
-    check_covers(variant._state, database, dropped=(2, 4))
+    check_covers(variant._members._state, database, dropped=(2, 4))
     variant, database = searching(pair=False, min_count=5)
     with pytest.raises(ProtocolError, match=ONCE):
         variant.answer(asked(ROW, moves=[dropping(2), dropping()]))

@@ -149,7 +149,7 @@ def test_x_survives_whatever_is_asked(seed):
         dropped = set(rng.sample(range(N_ITEMS), rng.choice([0, 1, 3])))
         variant.answer(asked(ROW, moves=[dropping(*sorted(dropped))]))
     for number in range(50):
-        table = variant._state.table
+        table = variant._members._state.table
         moves = [some_move(rng, table) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         try:
             reply = variant.answer(asked(some_want(rng, table), moves=moves, number=number))
@@ -157,12 +157,12 @@ def test_x_survives_whatever_is_asked(seed):
         except (ProtocolError, SecureAggregationError):
             pass
         # Whatever was refused, a valid question is answered.
-        reply = variant.answer(good_ask(rng, variant._state.table, settled["max_itemset_size"], number))
+        reply = variant.answer(good_ask(rng, variant._members._state.table, settled["max_itemset_size"], number))
         assert len(reply.words)
-    check_covers(variant._state, database, dropped)
+    check_covers(variant._members._state, database, dropped)
     variant.answer(asked(FINAL))
-    table = variant._state.table
+    table = variant._members._state.table
     while table.itemsets:
         gone = rng.sample(sorted(table.itemsets), rng.randint(1, min(4, len(table))))
         variant.answer(asked(FINAL, moves=[m.RemoveElement(slot) for slot in gone]))
-        check_covers(variant._state, database, dropped)
+        check_covers(variant._members._state, database, dropped)

@@ -56,8 +56,8 @@ def test_x_begins_with_supports_alone(message):
     variant, database = side("x", min_support=2, min_count=5)
     with pytest.raises(ProtocolError, match=AT_THE_START):
         variant.answer(message)
-    check_covers(variant._state, database)
-    assert not variant._state.table.itemsets
+    check_covers(variant._members._state, database)
+    assert not variant._members._state.table.itemsets
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_x_is_asked_for_supports_once_and_for_final_counts_alone(message):
     variant, database = searching(min_support=2)
     with pytest.raises(ProtocolError, match=DURING):
         variant.answer(message)
-    check_covers(variant._state, database)
-    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    check_covers(variant._members._state, database)
+    assert variant._members._state.table.itemsets == {PAIR: (0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_x_is_asked_nothing_new_after_the_search(message):
     variant.answer(asked(FINAL))
     with pytest.raises(ProtocolError, match=AFTER):
         variant.answer(message)
-    check_covers(variant._state, database)
-    assert variant._state.table.itemsets == {PAIR: (0, 1)}
+    check_covers(variant._members._state, database)
+    assert variant._members._state.table.itemsets == {PAIR: (0, 1)}
     # The remaining itemsets can still be removed, each once.
     variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
     with pytest.raises(ProtocolError, match=NOTHING_THERE):
         variant.answer(asked(FINAL, moves=[m.RemoveElement(PAIR)]))
-    check_covers(variant._state, database)
+    check_covers(variant._members._state, database)
 
 
 @pytest.mark.parametrize("least", [1, 2])

@@ -13,10 +13,10 @@ from fedslim.data.vocabulary import ItemSecret, Vocabulary
 from fedslim.network.journal import (
     BackRecord,
     EpochRecord,
+    RoundRecord,
     encode_record,
     messages_in,
     read_server_records,
-    round_record,
 )
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Began, Ended, Failed, NewEpoch, RoundEnded, Send, WentBack
@@ -144,7 +144,7 @@ class Weather:
                 case WentBack(number, _):
                     self.journal.append(encode_record(BackRecord(number)))
                 case RoundEnded(number, _, replies, ending):
-                    self.journal.append(round_record(number, 0.0, replies, ending))
+                    self.journal.append(encode_record(RoundRecord(number, 0.0, replies, ending)))
                 case Ended(outcome):
                     self.outcome = outcome
                 case Failed(reason, _):

@@ -51,3 +51,9 @@ def test_a_folder_without_records_is_refused(tmp_path):
         find_records([tmp_path])
     assert str(tmp_path) in str(error.value)
     assert "codetable.json" in str(error.value)
+
+
+def test_a_folder_with_a_classifier_says_how_to_use_it(tmp_path):
+    (tmp_path / "classifier.json").write_text("{}")
+    with pytest.raises(InputError, match=r"SlimClassifier\.load"):
+        find_records([tmp_path])

@@ -251,7 +251,7 @@ def test_a_ledger_that_others_may_change_is_refused(file, ledger):
         (lambda text: text[:-20], "Input data was truncated"),
         (lambda _: "[]", "Expected `object`"),
         (lambda text: text.replace("fedslim-member-ledger", "fedslim-ca-ledger"), "its format is 'fedslim-ca-ledger'"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "it is of version 2"),
+        (lambda text: text.replace('"version": 1', '"version": 0'), "it is of version 0"),
         (lambda text: text.replace('"runs": 1', '"runs": 0'), r"Expected `int` >= 1 - at `\$.answers"),
         (lambda text: text.replace('"runs"', '"rums"'), "contains unknown field `rums`"),
         (lambda text: text.replace("ab" * 32, "no digest"), "matching regex"),
@@ -266,6 +266,15 @@ def test_a_damaged_ledger_keeps_everybody_out(file, ledger, change, why):
     with pytest.raises(LedgerError, match=rf"ledger\.json: this member's ledger is damaged.*{why}.*backup"):
         ledger.record(file, DATA, b"two", now=NOW)
     assert ledger.path.read_bytes() == damaged
+
+
+def test_a_newer_ledger_keeps_everybody_out(file, ledger):
+    ledger.record(file, DATA, b"one", now=NOW)
+    newer = ledger.path.read_text().replace('"version": 1', '"version": 2')
+    ledger.path.write_text(newer)
+    with pytest.raises(LedgerError, match=r"ledger\.json is newer than this fedslim.*update fedslim"):
+        ledger.record(file, DATA, b"two", now=NOW)
+    assert ledger.path.read_text() == newer
 
 
 def test_what_is_read_is_bounded(file, ledger, monkeypatch):

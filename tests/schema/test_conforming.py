@@ -50,6 +50,13 @@ def test_units_spellings_order_and_names_are_unified(table):
     assert agreed.cuts == {"hb": (9.1, 13.6, 13.7)}
 
 
+@pytest.mark.parametrize("header", ["Bilirubin (total) [g/L]", "bilirubin (total)(G/L)", "Bilirubin (total) (g/L)"])
+def test_a_header_names_a_unit_after_a_name_with_brackets(table, header):
+    rule = {"kind": "numeric", "unit": "g/dL", "units": {"g/L": 0.1}, "cuts": [5.0]}
+    site = conform(Schema.of({"columns": {"Bilirubin (total)": rule}}), table(f"{header};n\n40;1\n60;2\n"))
+    assert site.values("Bilirubin (total)").tolist() == [4.0, 6.0]
+
+
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_a_dataframe_and_a_file_give_the_same_items(frame, tmp_path):
     schema = parse(FULL)

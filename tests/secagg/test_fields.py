@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fedslim.errors import RingError
+from fedslim.secagg import kernels
 from fedslim.secagg.ring import MAX_BITS, Fields
 
 fields = st.lists(st.integers(1, MAX_BITS).flatmap(lambda w: st.tuples(st.just(w), st.integers(0, (1 << w) - 1))))
@@ -34,7 +35,7 @@ def test_fields_are_where_the_twin_puts_them_and_sums_are_read_back(chosen, memb
     summed = np.zeros(layout.words, np.uint64)
     for share in shares:
         words = np.zeros(layout.words, np.uint64)
-        layout.put(words, np.array(share, np.int64))
+        layout.put(words[None], np.array([share], np.int64))
         expected = [0] * layout.words
         for (word, first), count in zip(places, share, strict=True):
             expected[word] |= count << first
@@ -47,7 +48,7 @@ def test_fields_are_where_the_twin_puts_them_and_sums_are_read_back(chosen, memb
 def test_a_count_that_does_not_fit_wraps_around(width, count):
     layout = Fields(np.array([width, 8], np.uint8))
     words = np.zeros(layout.words, np.uint64)
-    layout.put(words, np.array([count, 5], np.int64))
+    layout.put(words[None], np.array([[count, 5]], np.int64))
     assert layout.read(words).tolist() == [count % (1 << width), 5]
 
 
@@ -55,3 +56,36 @@ def test_a_count_that_does_not_fit_wraps_around(width, count):
 def test_a_field_has_a_width_that_is_possible(width):
     with pytest.raises(RingError, match="1 to 56 bits"):
         Fields(np.array([8, width], np.uint8))
+
+
+# -- numbers as bytes -------------------------------------------------------------------------------------------------
+
+
+def as_bytes(number):
+    """The twin: seven bits in each byte, the lowest first."""
+    return bytes([number]) if number < 128 else bytes([128 + number % 128]) + as_bytes(number // 128)
+
+
+@given(st.lists(st.integers(0, (1 << 28) - 1) | st.integers(0, 200)))
+def test_numbers_are_written_as_bytes_and_read_again(numbers):
+    data, steps = np.empty(4 * len(numbers), np.uint8), np.empty(4 * len(numbers), np.int64)
+    n = kernels.write_steps(np.array(numbers, np.int64), data)
+    assert data[:n].tobytes() == b"".join(map(as_bytes, numbers))
+    n = kernels.read_steps(np.frombuffer(data[:n].tobytes(), np.uint8), 4, steps)
+    assert steps[:n].tolist() == numbers
+
+
+@given(st.binary(max_size=12) | st.lists(st.sampled_from([0, 1, 127, 128, 255]), max_size=12).map(bytes))
+def test_bytes_that_are_no_numbers_are_told(data):
+    groups, own = [], []
+    for byte in data:
+        own.append(byte % 128)
+        if byte < 128:
+            groups.append(own)
+            own = []
+    steps = np.empty(len(data), np.int64)
+    n = kernels.read_steps(np.frombuffer(data, np.uint8), 4, steps)
+    if own or any(len(group) > 4 for group in groups):
+        assert n == -1
+    else:
+        assert steps[:n].tolist() == [sum(part << 7 * k for k, part in enumerate(group)) for group in groups]

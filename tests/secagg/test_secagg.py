@@ -109,7 +109,7 @@ def test_rows_are_vectors_after_each_other_and_wrap_around_each_in_its_own_bits(
     places = np.array([place for row in rows for place in row], np.int32)
     counts = np.array([count for row in rows for count in row.values()], np.int64)
     ends = np.cumsum([len(row) for row in rows])
-    put_rows(words, np.array(widths, np.uint8), ends, places, counts, length=length)
+    put_rows(words[None], np.array(widths, np.uint8), ends, places, counts, length=length)
     alone = [
         packed(Ring(bits, 0), [row.get(k, 0) for k in range(length)]) for bits, row in zip(widths, rows, strict=True)
     ]
@@ -123,7 +123,7 @@ def test_a_place_outside_the_vector_is_refused(place):
     with pytest.raises(RingError, match=f"place {place} is out of range"):
         ring.put(np.zeros(1, np.uint64), *one, length=3)
     with pytest.raises(RingError, match=f"place {place} is out of range"):
-        put_rows(np.zeros(1, np.uint64), np.array([ring.bits], np.uint8), np.array([1]), *one, length=3)
+        put_rows(np.zeros((1, 1), np.uint64), np.array([ring.bits], np.uint8), np.array([1]), *one, length=3)
 
 
 @pytest.mark.parametrize("words", [[101], [1 << 63], [5 | 1 << 14], [0, 0]])

@@ -540,7 +540,11 @@ def test_the_template_is_valid_and_is_what_was_asked_for(tmp_path, variant):
 
 def test_the_template_leaves_everything_else_at_its_default(tmp_path):
     made = write_template(
-        tmp_path / "f.toml", "hospitals", ["north", "south"], host="fed.example.org", identity=ID, chosen=ITEMS
+        tmp_path / "f.toml",
+        "hospitals",
+        ["north", "south"],
+        host="fed.example.org",
+        chosen={"federation.id": ID, **ITEMS},
     )
     assert replace(made, path=PATH, server=parsed(smallest()).server) == parsed(smallest())
 
@@ -592,7 +596,7 @@ def test_the_template_has_the_usual_permissions(tmp_path):
         ({"variant": "y"}, "federation.variant"),
         ({"host": "a b"}, "server.host"),
         ({"port": 0}, "server.port"),
-        ({"identity": "zz"}, "federation.id"),
+        ({"chosen": {"federation.id": "zz", **ITEMS}}, "federation.id"),
         ({"chosen": {}}, "items.secret_fingerprint"),
         ({"chosen": {"items.secret_fingerprint": "x"}}, "items.secret_fingerprint"),
     ],

@@ -414,6 +414,5 @@ def test_invalid_hosts_are_refused(tmp_path, host):
 
 
 def test_trust_takes_only_authorities(trial):
-    member = pem(trial.members[0].certificate)
     with pytest.raises(CertificateError, match="not the certificate of a CA"):
-        TrustStore.of(member, pem(trial.authority.trust.revocations))
+        TrustStore(trial.members[0].certificate, trial.authority.trust.revocations)

@@ -55,10 +55,12 @@ def test_score_samples_is_higher_for_normal_rows_and_score_compares_tables():
 
 def test_output_is_a_frame_if_asked_for():
     for library, frame in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
-        covers = Slim().set_output(transform=library).fit_transform(ROWS)
+        slim = Slim().set_output(transform=library)
+        covers = slim.fit_transform(ROWS)
         assert isinstance(covers, frame)
         assert "{bread, milk}" in covers.columns
         assert covers.shape[0] == len(ROWS)
+        assert list(slim.inverse_transform(covers)) == [tuple(sorted(row)) for row in ROWS]
 
 
 def test_features_are_counted_and_named_for_arrays_and_frames_only():
@@ -172,6 +174,8 @@ def test_equal_classifiers_are_equal_files(tmp_path):
 
 
 def test_bad_classes_are_refused():
+    with pytest.raises(DataError, match="no rows to learn from"):
+        SlimClassifier().fit(pd.DataFrame({"a": []}), [])
     with pytest.raises(DataError, match="32 rows but 31 classes"):
         SlimClassifier().fit(ROWS, CLASSES[:-1])
     with pytest.raises(DataError, match="classes of 1"):
@@ -180,6 +184,7 @@ def test_bad_classes_are_refused():
 
 def test_classes_come_from_a_column_or_from_items(tmp_path):
     (tmp_path / "t.csv").write_text("class,x\na,1\nb,2\na,\n")
+    (tmp_path / "one.csv").write_text("class\na\nb\n")
     database, labels = labelled(tmp_path / "t.csv", "class")
     assert labels == ["a", "b", "a"]
     assert list(database) == [("x=1",), ("x=2",), ()]
@@ -188,8 +193,9 @@ def test_classes_come_from_a_column_or_from_items(tmp_path):
     assert list(database) == [("5",), ("5",), ("6",)]
     for rows, column, why in (
         ([[1, 5], [5]], "1,2", "no item '2'"),
-        ([[1, 2], [2]], "1,2", "row 1 has not exactly one"),
-        (tmp_path / "t.csv", "colour", "no column 'colour'"),
+        ([[1, 2], [2]], "1,2", "row 1 does not have exactly one"),
+        (tmp_path / "t.csv", "colour", "no column 'colour'; the columns are 'class', 'x'"),
+        (tmp_path / "one.csv", "class", "'class' is the only column"),
         (tmp_path / "t.csv", "x", "row 3 has no value"),
     ):
         with pytest.raises(DataError, match=why):

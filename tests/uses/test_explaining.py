@@ -36,6 +36,11 @@ def test_with_a_missed_item_the_row_takes_as_many_bits_fewer_as_it_says():
         assert why.bits - table.code_lengths(fuller)[0] == pytest.approx(missed.bits_fewer)
 
 
+def test_a_single_use_is_in_the_singular():
+    table = Slim().fit([*ROWS, ["tea", "salt"]]).table_
+    assert "{salt}  (used 1 time)" in str(explain(table, [["salt"]], 1))
+
+
 def test_in_a_table_a_missing_item_takes_the_place_of_the_value_of_its_column():
     frame = pd.DataFrame({"drink": ["tea", "coffee"] * 20, "milk": ["no", "yes"] * 20, "cup": ["small", "large"] * 20})
     why = explain(Slim().fit(frame).table_, pd.DataFrame({"drink": ["tea"], "milk": ["no"], "cup": ["large"]}), 1)
@@ -82,7 +87,7 @@ def test_a_value_that_the_table_does_not_know_is_not_missing():
 
 
 def test_lists_of_items_have_no_cells():
-    with pytest.raises(DataError, match="no cell is missing"):
+    with pytest.raises(DataError, match="no cells to complete"):
         complete(Slim().fit(ROWS).table_, ROWS)
 
 
@@ -104,5 +109,10 @@ def test_rules_are_what_counting_gives():
         assert r["confidence"] >= 0.6
         assert r["lift"] == pytest.approx(both / given / then)
         assert r["leverage"] == pytest.approx(both - given * then)
+        assert r["jaccard"] == pytest.approx(both / (given + then - both))
+        assert r["certainty"] == pytest.approx((r["confidence"] - then) / (1 - then))
+        assert r["kulczynski"] == pytest.approx(both * (1 / given + 1 / then) / 2)
+        largest = max(both * (1 - given), given * (then - both))
+        assert r["zhangs_metric"] == pytest.approx(r["leverage"] / largest)
     assert frame["lift"].is_monotonic_decreasing
     assert isinstance(frame["antecedents"].iloc[0], frozenset)

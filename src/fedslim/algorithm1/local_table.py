@@ -8,8 +8,7 @@ by the member's own slots, and every slot is used only once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,25 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import Reports
 from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened
+from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.mdl.cover_state import NOTHING, CoverState
 from fedslim.mdl.itemsets import Itemset
-from fedslim.mdl.kernels.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen, zeros
 from fedslim.mdl.questions import Change
-
-if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
+from fedslim.protocol.wire_types import refused
 
 Pair = tuple[int, int]
 Trial = tuple[int, Itemset, int, Change]  # slot, items and usage at entry of an itemset, and what it would change
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The slot of the itemset that entered, and the slots of itemsets that were dropped because they lost all usage."""
-
-    slot: int
-    dropped: tuple[int, ...]
 
 
 class LocalTable:
@@ -49,10 +39,7 @@ class LocalTable:
         self._trial: Trial | None = None
         self.next_slot = database.n_items  # of the next itemset, on trial or permanently
         self._pairs = PairLedger(self.state.table.capacity)
-        size = len(self._pairs.arrays.count)
-        self._reports = Reports(
-            np.zeros(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.int32), np.zeros(1, np.int64)
-        )
+        self._reports: Reports = zeros(Reports, len(self._pairs.arrays.count), n_queue=1)
         self._recount(np.arange(database.n_items, dtype=np.int32))
 
     # -- state --------------------------------------------------------------------------------------------------
@@ -84,8 +71,8 @@ class LocalTable:
         trial = self._try(pairs, entry)
         return NOTHING if trial is None else trial[-1]
 
-    def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> Accepted | None:
-        """Insert the union of these pairs, and drop the itemsets that lose all usage.
+    def accept(self, pairs: Iterable[Pair], entry: int | None = None) -> tuple[int, ...] | None:
+        """Insert the union of these pairs, and drop the itemsets that lose all usage; return the slots of these.
 
         Return None if the member uses none of the pairs. The change is that of `try_pairs`.
         """
@@ -100,7 +87,7 @@ class LocalTable:
         unused = changed[(state.usages[changed] == 0) & (changed >= state.table.n_items)].tolist()
         for slot in sorted(unused):
             state.remove(slot)
-        return Accepted(trial[0], tuple(sorted(unused)))
+        return tuple(sorted(unused))
 
     def _try(self, pairs: Iterable[Pair], entry: int | None) -> Trial | None:
         pairs = tuple(pairs)
@@ -111,7 +98,7 @@ class LocalTable:
         items_of = self.state.table.items_of
         itemset, *others = {tuple(sorted(items_of(x) + items_of(y))) for x, y in used}
         if others:
-            raise ValueError(f"these pairs have different unions: {used}")
+            raise refused("the server joined pairs that do not have one union")
         wanted = (self.next_slot, itemset, sum(own) if entry is None else entry)
         if self._trial is None or self._trial[:3] != wanted:
             self._trial = (*wanted, self.state.try_insert(*wanted))
@@ -121,7 +108,7 @@ class LocalTable:
         covers, work, capacity, done = self.state.covers, self.state.work, self.state.table.capacity, 0
         self._pairs.need_elements(capacity)
         while (done := pair_kernels.recount(slots, done, covers, work, self._pairs.arrays, self._reports)) < len(slots):
-            self._reports = lengthened(self._reports, self._pairs.need_room(capacity), but=("n_queue",))
+            self._reports = lengthened(self._reports, self._pairs.need_room(capacity), ("told", "waiting", "queue"))
 
 
 # -- slots and numbers ------------------------------------------------------------------------------------------------

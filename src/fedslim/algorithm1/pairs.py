@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -10,10 +11,9 @@ from numpy.typing import NDArray
 
 from fedslim.algorithm1.kernels import pairs as pair_kernels
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
-from fedslim.mdl.kernels.arrays import lengthen
+from fedslim.mdl.kernels.arrays import lengthen, zeros
 
 FEW_PAIRS = 256
-NO_NUMBERS = np.zeros(0, np.int32)
 
 Arrays = TypeVar("Arrays", bound=NamedTuple)
 
@@ -30,20 +30,15 @@ class PairCounts:
         return len(self.counts)
 
 
-def unused_numbers(capacity: int, stack: NDArray[np.int32] = NO_NUMBERS) -> NDArray[np.int32]:
-    """Return a stack of the numbers below `capacity`, the lowest on top; or add those that are new below a stack."""
+def unused_numbers(capacity: int, stack: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Add the numbers from the length of a stack to `capacity` below it, the lowest on top."""
     return np.concatenate((np.arange(capacity - 1, len(stack) - 1, -1, dtype=np.int32), stack))
 
 
-def lengthened(arrays: Arrays, factor: int, *, nobody: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> Arrays:
-    """Return a tuple of arrays, all of them longer but for some, padded with zeros or NOBODY."""
+def lengthened(arrays: Arrays, length: int, names: Iterable[str], fill: int = 0) -> Arrays:
+    """Return a tuple of arrays, some of them longer, padded with `fill`."""
     named: Any = arrays
-    longer = {
-        name: lengthen(array, factor * len(array), NOBODY if name in nobody else 0)
-        for name, array in named._asdict().items()
-        if name not in but
-    }
-    return cast("Arrays", named._replace(**longer))
+    return cast("Arrays", named._replace(**{name: lengthen(getattr(arrays, name), length, fill) for name in names}))
 
 
 def rehashed(places: NDArray[np.int32], hashes: NDArray[np.uint64], length: int) -> NDArray[np.int32]:
@@ -61,17 +56,9 @@ class PairLedger:
     """
 
     def __init__(self, n_elements: int = 64) -> None:
-        self.arrays = Pairs(
-            element=np.zeros(2 * FEW_PAIRS, np.int32),
-            following=np.zeros(2 * FEW_PAIRS, np.int32),
-            preceding=np.zeros(2 * FEW_PAIRS, np.int32),
-            first=np.full(n_elements, NOBODY, np.int32),
-            count=np.zeros(FEW_PAIRS, np.int64),
-            hash=np.zeros(FEW_PAIRS, np.uint64),
-            places=np.full(2 * FEW_PAIRS, NOBODY, np.int32),
-            free=unused_numbers(FEW_PAIRS),
-            n_free=np.array([FEW_PAIRS], np.int64),
-        )
+        self.arrays: Pairs = zeros(Pairs, 0, n_free=1)
+        self.need_elements(n_elements)
+        self.need_room(FEW_PAIRS)
 
     def need_elements(self, n_elements: int) -> None:
         """Make room for `n_elements` elements."""
@@ -79,18 +66,19 @@ class PairLedger:
             self.arrays = self.arrays._replace(first=lengthen(self.arrays.first, n_elements, NOBODY))
 
     def need_room(self, extra: int) -> int:
-        """Make room for at least `extra` more pairs; return by which factor the arrays of pairs grew."""
+        """Make room for at least `extra` more pairs; return for how many pairs there is room in all."""
         pairs = self.arrays
-        old, factor = len(pairs.count), 1
-        while (factor - 1) * old + int(pairs.n_free[0]) < extra:
-            factor *= 2
-        if factor > 1:
-            self.arrays = lengthened(pairs, factor, but=("first", "places", "free", "n_free"))._replace(
-                places=rehashed(pairs.places, pairs.hash, 2 * factor * old),
-                free=unused_numbers(factor * old, pairs.free),
-                n_free=pairs.n_free + (factor - 1) * old,
+        old = size = len(pairs.count)
+        while size - old + int(pairs.n_free[0]) < extra:
+            size = max(FEW_PAIRS, 2 * size)
+        if size > old:
+            longer = lengthened(pairs, 2 * size, ("element", "following", "preceding"))
+            self.arrays = lengthened(longer, size, ("count", "hash"))._replace(
+                places=rehashed(pairs.places, pairs.hash, 2 * size),
+                free=unused_numbers(size, pairs.free),
+                n_free=pairs.n_free + (size - old),
             )
-        return factor
+        return size
 
     def replace(self, news: PairCounts) -> NDArray[np.int64]:
         """Set new counts of pairs x < y; return the old ones."""

@@ -1,9 +1,8 @@
-"""Compiles some kernels in a second process while the first one compiles the rest, see `fedslim._jit.helped_with`.
+"""Compiles a group of kernels in another process while the first one compiles the rest, see `fedslim._jit.helped_with`.
 
-    python -m fedslim.algorithm1.precompile removal ranking
+    python -m fedslim.algorithm1.precompile removal
 
-A group has about half of the work, and shares little with the other half. The kernels go into the cache; the name of a
-group is written to stdout when it is done.
+A group has about half of the work, and shares little with the rest. The kernels go into the cache.
 """
 
 from __future__ import annotations
@@ -11,20 +10,22 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from numba import types
+from numba import typeof, types
 
-from fedslim.algorithm1.pairs import FEW_PAIRS, PairCounts, PairLedger
+from fedslim.algorithm1.pairs import PairCounts
 from fedslim.algorithm1.ranking import NumberedElements, UnionRanking
 from fedslim.mdl.kernels import array_table
 from fedslim.mdl.objective import log2_table
+from fedslim.mdl.questions import flatten
 
 _TABLE, _I32, _I64 = types.int64[:, ::1], types.int32[::1], types.int64[::1]
+_CHANGES = typeof(flatten(()))  # type: ignore[no-untyped-call]
 
 
 def compile_removal() -> None:
     """Compile the removal of an itemset, by signature, because there is no table to remove one from."""
-    array_table.try_removals.compile((_TABLE, _I64, _I64, _I32, _I64, _I64))
-    array_table.remove.compile((_TABLE, types.int64, types.int64, _I32, _I64))
+    array_table.try_removals.compile((_TABLE, _I64, _CHANGES))
+    array_table.remove.compile((_TABLE, types.int64, types.int64, _CHANGES, types.int64[:, ::1]))
     array_table.take_from_lists.compile((_TABLE, types.int64))
 
 
@@ -39,12 +40,9 @@ def compile_ranking() -> None:
     if best is not None:
         ranking.reject(best)
     elements.add((0, 1))
-    PairLedger(1).need_room(FEW_PAIRS + 1)  # code that only larger data reach
 
 
 GROUPS = {"removal": compile_removal, "ranking": compile_ranking}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        GROUPS[name]()
-        print(name, flush=True)  # noqa: T201  # tells the first process
+    GROUPS[sys.argv[1]]()

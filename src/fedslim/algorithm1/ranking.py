@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.algorithm1.kernels import ranking
-from fedslim.algorithm1.kernels.pairs import NOBODY
+from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs
 from fedslim.algorithm1.kernels.ranking import BLOCK, Blocks, Logs, UnionTotals
 from fedslim.algorithm1.kernels.unions import ServerElements, Unions, add_element
 from fedslim.algorithm1.pairs import PairCounts, PairLedger, lengthened, rehashed, unused_numbers
 from fedslim.errors import RunError
-from fedslim.mdl.kernels.arrays import lengthen
+from fedslim.mdl.itemsets import Itemset
+from fedslim.mdl.kernels.arrays import lengthen, zeros
 from fedslim.mdl.kernels.ranking import NEVER
 from fedslim.mdl.objective import log2
 
-if TYPE_CHECKING:
-    from fedslim.mdl.itemsets import Itemset
-
 SPARE_NUMBERS = 64
-_NONE = np.zeros(0, np.int64)
-NO_BLOCKS = Blocks(np.zeros(0), _NONE, np.zeros(0, np.int32), _NONE, _NONE)
 
 COUNTS_CONTRADICT = "the counts contradict each other: a member does not count as the protocol says"
 
@@ -46,22 +41,13 @@ class NumberedElements:
         self._numbers: dict[Itemset, int] = {}
         self._item_hashes = item_hashes(n_items)
         capacity = n_items + SPARE_NUMBERS
-        size = np.zeros(capacity, np.int32)
-        size[:n_items] = 1
-        start = np.zeros(capacity, np.int64)
-        start[:n_items] = np.arange(n_items)
-        hashes = np.zeros(capacity, np.uint64)
-        hashes[:n_items] = self._item_hashes
         self._end = n_items
-        self.arrays = ServerElements(
-            np.zeros(capacity, np.int64),
-            np.zeros(capacity),
-            size,
-            start,
-            lengthen(np.arange(n_items, dtype=np.int32), max(2 * n_items, 1024)),
-            hashes,
-            np.full(4 * SPARE_NUMBERS, NOBODY, np.int32),
-        )
+        room = {"items": max(2 * n_items, 1024), "places": 4 * SPARE_NUMBERS}
+        self.arrays: ServerElements = zeros(ServerElements, capacity, **room)
+        self.arrays.size[:n_items] = 1
+        self.arrays.start[:n_items] = self.arrays.items[:n_items] = np.arange(n_items)
+        self.arrays.hash[:n_items] = self._item_hashes
+        self.arrays.places[:] = NOBODY
 
     def __len__(self) -> int:
         return self.n_items + len(self._itemsets)
@@ -111,7 +97,8 @@ class NumberedElements:
         arrays = self.arrays
         enough = 1 << (4 * self.capacity - 1).bit_length()  # a power of two, at least twice the new capacity
         places = rehashed(arrays.places, arrays.hash, enough)
-        self.arrays = lengthened(arrays, 2, but=("items", "places"))._replace(places=places)
+        longer = lengthened(arrays, 2 * self.capacity, ("usage", "standard", "size", "start", "hash"))
+        self.arrays = longer._replace(places=places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,26 +117,17 @@ class UnionRanking:
     def __init__(self, elements: NumberedElements, log2_table: NDArray[np.float64]) -> None:
         self._elements = elements
         self._pairs = PairLedger(elements.capacity)
-        size, most = len(self._pairs.arrays.count), len(log2_table)
-        self._unions = Unions(
-            np.full(size, NOBODY, np.int32),
-            np.zeros(size, np.int64),
-            np.zeros(size, np.int64),
-            np.full(size, NOBODY, np.int32),
-            np.zeros(size, np.uint8),
-            np.full(size, NEVER, np.int64),
-            np.zeros(size, np.uint64),
-            np.full(2 * size, NOBODY, np.int32),
-            unused_numbers(size),
-            np.zeros(size, np.int32),
-            np.array([size, 0, 0], np.int64),
-            np.zeros(size, np.int32),
-            np.zeros(size, np.int32),
-        )
-        self._blocks = with_blocks(NO_BLOCKS, size)
+        self._unions: Unions = zeros(Unions, 0, sizes=3)
+        self._blocks: Blocks = zeros(Blocks, 0)
+        self._make_room(0)
+        most = len(log2_table)
         self._logs = Logs(log2_table, np.zeros(most), np.zeros(most), np.full(most, NEVER, np.int64))
-        self._version = 0
         self._now = UnionTotals(0, 0, 0, 0.0, 0.0)
+
+    @property
+    def _known(self) -> tuple[Pairs, Unions, ServerElements, Blocks, Logs, UnionTotals]:
+        """What the kernels need to know."""
+        return self._pairs.arrays, self._unions, self._elements.arrays, self._blocks, self._logs, self._now
 
     def take_in(self, changed: NDArray[np.int32], news: PairCounts, total: int, in_use: int) -> None:
         """Update U, n and the co-usages in `news`; the usages of the `changed` elements are already set.
@@ -158,30 +136,17 @@ class UnionRanking:
         """
         self._check(news)
         self._make_room(len(news))
-        before, self._version = self._now, self._version + 1
-        log_total = log2(total)
-        self._now = UnionTotals(self._version, total, in_use, total * log_total, in_use * log_total)
+        before, log_total = self._now, log2(total)
+        self._now = UnionTotals(before.version + 1, total, in_use, total * log_total, in_use * log_total)
         n_blocks = len(self._blocks.upper)
         ranking.drift(n_blocks, self._blocks, before.total, before.in_use, total, in_use)
-        done = ranking.take_in(
-            changed,
-            news.x,
-            news.y,
-            news.counts,
-            self._pairs.arrays,
-            self._unions,
-            self._elements.arrays,
-            self._blocks,
-            self._logs,
-            self._now,
-        )
-        if done < 0:
+        if ranking.take_in(changed, news.x, news.y, news.counts, *self._known) < 0:
             raise RunError(COUNTS_CONTRADICT)
 
     def best(self) -> Union | None:
         """Return the union with the highest estimated gain above zero; None if there is none."""
         ledger, unions = self._pairs.arrays, self._unions
-        number = ranking.best(ledger, unions, self._elements.arrays, self._blocks, self._logs, self._now)
+        number = ranking.best(*self._known)
         if number < 0:
             return None
         pairs = []
@@ -210,20 +175,14 @@ class UnionRanking:
 
     def _make_room(self, extra: int) -> None:
         self._pairs.need_elements(self._elements.capacity)
-        factor, unions = self._pairs.need_room(extra), self._unions
-        if factor == 1:
+        size, unions, blocks = self._pairs.need_room(extra), self._unions, self._blocks
+        if size == len(unions.first):
             return
-        size = len(self._pairs.arrays.count)
-        unions.sizes[0] += size - size // factor
-        none = ("first", "element", "noted")
-        self._unions = lengthened(unions, factor, nobody=none, but=("places", "free", "sizes"))._replace(
-            places=rehashed(unions.places, unions.hash, 2 * size), free=unused_numbers(size, unions.free)
-        )
-        self._blocks = with_blocks(self._blocks, size)
-
-
-def with_blocks(blocks: Blocks, n_unions: int) -> Blocks:
-    """Return the same blocks, with room for more unions."""
-    n = -(-n_unions // BLOCK)
-    longer = lengthen(blocks.upper, n, -np.inf), lengthen(blocks.exact, n, int(NEVER)), lengthen(blocks.best, n, NOBODY)
-    return Blocks(*longer, lengthen(blocks.most, n), lengthen(blocks.pairs, n))
+        unions.sizes[0] += size - len(unions.first)
+        places, free = rehashed(unions.places, unions.hash, 2 * size), unused_numbers(size, unions.free)
+        unions = lengthened(unions, size, ("pairs", "together", "rejected", "hash", "notes", "of", "following"))
+        unions = lengthened(unions, size, ("noted",), int(NEVER))
+        self._unions = lengthened(unions, size, ("first", "element"), NOBODY)._replace(places=places, free=free)
+        n = -(-size // BLOCK)
+        blocks = lengthened(blocks, n, ("most", "pairs"))._replace(upper=lengthen(blocks.upper, n, -np.inf))
+        self._blocks = lengthened(lengthened(blocks, n, ("exact",), int(NEVER)), n, ("best",), NOBODY)

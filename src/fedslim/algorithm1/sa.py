@@ -9,7 +9,7 @@ who uses a candidate. The index has a canonical order that every party maintains
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Evaluation, NextCandidates
-from fedslim.algorithm1.so import Algorithm1Server, check_itemset, proposed
+from fedslim.algorithm1.so import Algorithm1Server, check_itemset
+from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.mdl.questions import Change, Supports
 from fedslim.mdl.steps import TableEntry
@@ -25,9 +26,6 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.sums import ask_counts, pack_counts
 from fedslim.protocol.variant import MemberSide, Replies, Round, Situation, UnmaskedWords
 from fedslim.secagg.ring import Ring
-
-if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
 
 
 class Index(PairLedger):
@@ -218,7 +216,7 @@ class SaMember(MemberSide):
         length = max(self._known, candidate.number + 1)
         counts = np.zeros(2 * length, np.int64)
         pairs = self._numbering.pairs_of(candidate.pairs)
-        change = proposed(self._local.try_pairs, pairs, candidate.entry) if pairs else None
+        change = self._local.try_pairs(pairs, candidate.entry) if pairs else None
         if change is not None and len(change.slots):
             known = self._numbering.change_of(change, new=candidate.number)
             counts[known.slots] = known.lost
@@ -233,7 +231,7 @@ class SaMember(MemberSide):
         if self._itemsets.setdefault(entered.number, items) != items:
             raise m.refused(f"the server gave the number {entered.number} to two itemsets")
         pairs = self._numbering.pairs_of(entered.pairs)
-        if pairs and proposed(self._local.accept, pairs, entered.entry) is not None:
+        if pairs and self._local.accept(pairs, entered.entry) is not None:
             self._numbering.enter(entered.number)
 
     def _union_of(self, entered: m.Entered) -> tuple[int, ...]:

@@ -32,8 +32,6 @@ from fedslim.mdl.steps import LATEST, SearchResult, TableEntry, Tally
 
 NumberPairs = tuple[tuple[int, int], ...]
 
-NOBODY = np.zeros(0, np.int32)
-
 
 @dataclass(frozen=True, slots=True)
 class NextCandidates:
@@ -85,8 +83,7 @@ class Algorithm1Search:
         self._entries: dict[int, int] = {}  # the itemsets in the table: number -> estimated usage at entry
         self._item_lengths: list[float] = []
         self._log2: NDArray[np.float64] = np.zeros(1)
-        self._total = 0
-        self._in_use = 0
+        self._total = self._in_use = 0
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -127,7 +124,7 @@ class Algorithm1Search:
         """Search until no candidate improves the description length."""
         supports = yield Supports()
         ranking = self._start(np.asarray(supports, np.int64))
-        changed: NDArray[np.int32] | None = NOBODY
+        changed: NDArray[np.int32] | None = np.zeros(0, np.int32)
         while changed is not None:
             ranking.take_in(changed, (yield NextCandidates()), self._total, self._in_use)
             changed = yield from self._step(ranking)
@@ -139,8 +136,7 @@ class Algorithm1Search:
         self._item_lengths = standard_lengths(supports.tolist())
         self.elements.usage[:n_items] = supports
         self.elements.standard[:n_items] = self._item_lengths
-        self._total = int(supports.sum())
-        self._in_use = int(np.count_nonzero(supports))
+        self._total, self._in_use = int(supports.sum()), int(np.count_nonzero(supports))
         self._log2 = log2_table(int(supports.max(initial=0)))
         self.bits_standard = self.bits()
         self.bits_now = self.bits_standard.total
@@ -174,10 +170,8 @@ class Algorithm1Search:
         self.bits_now += bits
         net = change.won - change.lost
         usage = self.elements.usage
-        used_before = int(np.count_nonzero(usage[change.slots]))
         usage[change.slots] += net
-        self._total += int(net.sum())
-        self._in_use += int(np.count_nonzero(usage[change.slots])) - used_before
+        self._total, self._in_use = int(usage.sum()), int(np.count_nonzero(usage))
         for number in change.slots[usage[change.slots] == 0].tolist():
             self._entries.pop(number, None)
         changed: NDArray[np.int32] = change.slots[net != 0]
@@ -185,11 +179,12 @@ class Algorithm1Search:
 
     def _bits_changed(self, change: Change) -> float:
         """Return the change of L(D, CT) in bits."""
-        numbers, net = change.slots, change.won - change.lost
+        numbers = np.array(change.slots, np.int32)
+        lost, won = (np.array(counts, np.int64) for counts in (change.lost, change.won))
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() <= len(self.elements)):
             raise RunError(COUNTS_CONTRADICT)
-        before, standard = self.elements.usage[numbers], self.elements.standard[numbers]
-        after = before + net
+        after = self.elements.usage[numbers] + (won - lost)
         if len(after) and not (after.min() >= 0 and after.max() < len(self._log2)):
             raise RunError(COUNTS_CONTRADICT)
-        return bits_after(before, net, standard, self._total, self._in_use, self._log2)
+        known = (self.elements.usage, self.elements.standard, self._total, self._in_use, self._log2)
+        return bits_after(Change(numbers, lost, won), *known)

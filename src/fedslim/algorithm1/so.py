@@ -9,8 +9,9 @@ what changed since the member's last answer.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from fedslim.algorithm1.local_table import LocalTable, Numbering
 from fedslim.algorithm1.pairs import PairCounts, PairLedger
 from fedslim.algorithm1.search import Acceptance, Algorithm1Question, Algorithm1Search, Evaluation, NextCandidates
+from fedslim.data import TransactionDatabase
 from fedslim.errors import ProtocolError
 from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.questions import Change, Supports, add_changes
@@ -26,29 +28,25 @@ from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, check_singletons, found_by, pack_table
 from fedslim.protocol.variant import MemberSide, Replies, Round, ServerSide, Situation, search_in_rounds
 
-if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
-
 # -- the server ---------------------------------------------------------------------------------------------------
 
 
-class SoMemberState:
+class SoMemberState(Numbering):
     """What the server knows about one member: its slots, usages and co-usages."""
 
     def __init__(self, n_items: int) -> None:
-        self.numbering = Numbering(n_items)
+        super().__init__(n_items)
         self._pairs = PairLedger()
         self.usages = np.zeros(n_items, np.int64)  # by global numbers
 
     def take_in(self, reply: m.Candidates, transactions: int) -> PairCounts:
         """Store a member's new co-usages; return the differences to the old ones, by global numbers."""
-        slots = self.numbering.next_slot
-        length = reply.counts.length
+        slots, length = self.next_slot, reply.counts.length
         if not reply.x.length == reply.y.length == length <= slots * (slots - 1) // 2:
             msg = f"candidates have {reply.x.length}, {reply.y.length} and {length} entries for {slots} elements"
             raise ProtocolError(msg)
         x, y, counts = reply.x.values(), reply.y.values(), reply.counts.values(transactions)
-        one, other = self.numbering.numbers_of(x), self.numbering.numbers_of(y)
+        one, other = self.numbers_of(x), self.numbers_of(y)
         low, high = np.minimum(one, other), np.maximum(one, other)
         if (low == high).any():
             raise ProtocolError("a candidate joins an element with itself")
@@ -70,7 +68,7 @@ class SoMemberState:
         both = np.array(pairs, np.int32)
         x, y = np.ascontiguousarray(both.T)  # numba would compile the kernel again for strided columns
         used = self._pairs.look_up(x, y) > 0
-        return [(x, y) for x, y in self.numbering.slots_of(both[used]).tolist()]
+        return [(x, y) for x, y in self.slots_of(both[used]).tolist()]
 
 
 class Algorithm1Server(ServerSide):
@@ -172,7 +170,7 @@ class SoServer(Algorithm1Server):
             msg = f"member {name!r} sent an evaluation with {len(slots)}, {len(lost)} and {len(won)} entries"
             raise ProtocolError(msg)
         change = Change(slots, lost, won)  # type: ignore[arg-type]
-        return self._members[name].numbering.change_of(change, new=number)
+        return self._members[name].change_of(change, new=number)
 
     def _accept(self, number: int, pairs: tuple[tuple[int, int], ...]) -> None:
         for name, change in self._on_trial.items():
@@ -180,7 +178,7 @@ class SoServer(Algorithm1Server):
         for name, member in self._members.items():
             if used := member.uses(pairs):
                 self._accepted[name] = m.Accept(used)
-                member.numbering.enter(number)
+                member.enter(number)
 
     def _counted(self, itemsets: list[TableEntry]) -> Generator[Round, Replies, list[int]]:
         """Return the supports of itemsets at the members that have them; no member is asked about others' itemsets."""
@@ -188,16 +186,15 @@ class SoServer(Algorithm1Server):
         accepted, self._accepted = self._accepted, {}
         asked = {name: m.AskSupports(number, accepted.get(name)) for name in self._members}
         replies = yield Round(asked, m.SupportCounts, "supports")
-        supports: dict[tuple[int, ...], int] = {}
+        supports = Counter[tuple[int, ...]]()
         for name, reply in replies.items():
             slots, counts = reply.slots.values(), reply.counts.values(self.transactions)
             if len(slots) != len(counts) or len(np.unique(slots)) != len(slots):
                 msg = f"member {name!r} sent {len(counts)} supports for {len(slots)} itemsets, or two for the same one"
                 raise ProtocolError(msg)
-            numbers = self._members[name].numbering.numbers_of(slots)
+            numbers = self._members[name].numbers_of(slots)
             for element, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-                items = self.search.elements.items_of(element)
-                supports[items] = supports.get(items, 0) + count
+                supports[self.search.elements.items_of(element)] += count
         return [supports.get(e.items, e.usage) for e in itemsets]
 
 
@@ -246,11 +243,11 @@ class SoMember(MemberSide):
         return m.Candidates(ask.round, m.Vector.of(news.x), m.Vector.of(news.y), m.Vector.of(news.counts))
 
     def _evaluated(self, ask: m.Evaluate) -> m.Evaluated:
-        change = proposed(self._local.try_pairs, ask.pairs)
+        change = self._local.try_pairs(ask.pairs)
         return m.Evaluated(ask.round, *(m.Vector.of(part) for part in change))
 
     def _accept(self, accepted: m.Accept | None) -> None:
-        if accepted is not None and proposed(self._local.accept, accepted.pairs) is None:
+        if accepted is not None and self._local.accept(accepted.pairs) is None:
             raise m.refused("the server accepted an itemset that this member has not proposed")
 
     def _supports(self, ask: m.AskSupports) -> m.SupportCounts:
@@ -264,11 +261,3 @@ def check_itemset(itemset: tuple[int, ...]) -> None:
     """Check that a candidate's elements are disjoint: in honest covers, elements used together always are."""
     if len(set(itemset)) != len(itemset):
         raise ProtocolError("a candidate joins elements with an item in common")
-
-
-def proposed(act: Callable[..., Any], pairs: list[tuple[int, int]], entry: int | None = None) -> Any:
-    """Try or accept pairs, which must have the same union."""
-    try:
-        return act(pairs, entry)
-    except ValueError as error:
-        raise m.refused("the server joined pairs that do not have one union") from error

@@ -20,7 +20,6 @@ from fedslim.cli.commands import (
     member,
     mine,
     nvflare,
-    report,
     safeguards,
     serve,
     show,
@@ -51,7 +50,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "compare": (uses.compare, "Compare data, tables, runs, a site with its federation."),
     "complete": (uses.complete, "Complete missing cells with a code table."),
     "rules": (uses.rules, "Read a code table as rules: if, then."),
-    "report": (report.report, "Write an HTML report about runs."),
+    "report": (show.report, "Write an HTML report about runs."),
     "demo": (demo.demo, "See what six hospitals find together that none finds alone."),
     "server": (serve.server, "Run the server of a federation."),
     "member": (member.member, "Take part in a federation."),
@@ -163,12 +162,23 @@ def exit_code(error: Exception, *, debug: bool) -> int:
     return FAILED
 
 
+PLAINER = {
+    "Input should be a valid integer, unable to parse string as an integer": "give a whole number",
+    "Input should be a valid number, unable to parse string as a number": "give a number",
+    "Input should be less than or equal to": "give a number of at most",
+    "Input should be greater than or equal to": "give a number of at least",
+}
+"""What some releases of typer say of a wrong value, and what fedslim says."""
+
+
 def _usage_sentence(error: Exception) -> str:
     """Return typer's message in the style of fedslim's own."""
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
     command = "fedslim" if context is None else context.command_path
     sentence = _one_line(text).rstrip(".").replace("Value error, ", "")  # a prefix in some releases
+    for theirs, ours in PLAINER.items():
+        sentence = sentence.replace(theirs, ours)
     return f"{sentence[:1].lower()}{sentence[1:]} (see {command} --help)"
 
 

@@ -25,38 +25,18 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[tuple[IO[bytes],
     file are kept. With `private`, only the owner may read the new file, from the first byte on, whatever was there.
     """
     target = Path(os.path.realpath(path))
-    if not _replaceable(path, target):
+    if os.path.lexists(target) and not path.is_file():  # a folder, a device, a pipe or a circular link
         raise DataError(f"{path}: not a regular file, so it is not replaced; name another file")
-    partial = target.with_name(_name_of_part())
-    try:
-        with _open(partial, PRIVATE) if private else _create(partial, target) as stream:
-            yield stream, partial
-            _to_disk(stream)
-        partial.replace(target)
-        _to_disk(target.parent)
-    except OSError as error:
-        raise _explain_failure(path, error) from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with _written(path, target, private=private, new=False) as written:
+        yield written
 
 
-def _replaceable(path: Path, target: Path) -> bool:
-    """Return whether `path` is free or a regular file, rather than a folder, device, pipe or circular link."""
-    if os.path.exists(path):  # noqa: PTH110  # pathlib raises for a name that is too long, which is reported later
-        return path.is_file()
-    return not os.path.lexists(target)
-
-
-def _create(partial: Path, target: Path) -> IO[bytes]:
-    """Create the file with the permissions of the one it replaces from the start: it may hold the same secrets."""
-    if not target.exists():
+def _open(partial: Path, target: Path, *, private: bool) -> IO[bytes]:
+    """Create the file with its permissions from the start; one that replaces another may hold the same secrets."""
+    if not private and not target.exists():
         return partial.open("xb")
-    return _open(partial, stat.S_IMODE(target.stat().st_mode) & 0o777)
-
-
-def _open(partial: Path, mode: int) -> IO[bytes]:
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    stream = os.fdopen(descriptor, "wb")
+    mode = PRIVATE if private else stat.S_IMODE(target.stat().st_mode) & 0o777
+    stream = open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     partial.chmod(mode)  # restore the bits that the umask cleared
     return stream
 
@@ -64,19 +44,30 @@ def _open(partial: Path, mode: int) -> IO[bytes]:
 @contextmanager
 def creating(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
     """Open a new file, atomically; an existing one stays, even one that appeared while the block ran."""
-    partial = path.parent / _name_of_part()
+    with _written(path, path, private=private, new=True) as (stream, _):
+        yield stream
+
+
+@contextmanager
+def _written(path: Path, target: Path, *, private: bool, new: bool) -> Iterator[tuple[IO[bytes], Path]]:
+    """Write to a temporary file, and move it to `target` at the end; errors name `path`."""
+    partial = target.parent / f".fedslim-{secrets.token_hex(8)}.part"  # short even if the name of the file is long
     try:
-        if os.path.lexists(path):
-            raise FileExistsError  # noqa: TRY301  # handled below, like the one that the system raises
-        with _open(partial, PRIVATE) if private else partial.open("xb") as stream:
-            yield stream
+        if new and os.path.lexists(target):
+            raise FileExistsError  # handled below, like the one that the system raises
+        with _open(partial, target, private=private) as stream:
+            yield stream, partial
             _to_disk(stream)
-        _move_to_free_place(partial, path)
-        _to_disk(path.parent)
-    except FileExistsError:
-        raise DataError(f"{path}: already exists and is not overwritten; name another file") from None
+        if new:
+            _move_to_free_place(partial, target)
+        else:
+            partial.replace(target)
+        _to_disk(target.parent)
     except OSError as error:
-        raise _explain_failure(path, error) from None
+        if new and isinstance(error, FileExistsError):
+            raise DataError(f"{path}: already exists and is not overwritten; name another file") from None
+        why = f"cannot be written ({error.strerror or error}); check the folder and the disk"
+        raise WriteError(f"{path}: {why}") from None
     finally:
         with suppress(OSError):  # the folder may not be one, which has been reported already
             partial.unlink(missing_ok=True)
@@ -86,8 +77,6 @@ def _move_to_free_place(partial: Path, path: Path) -> None:
     """Move the file to `path` unless that exists; a plain rename would overwrite it."""
     try:
         path.hardlink_to(partial)
-    except FileExistsError:
-        raise
     except OSError:  # some file systems have no hard links
         if os.path.lexists(path):
             raise FileExistsError from None
@@ -122,15 +111,6 @@ def make_folder_for(path: Path) -> None:
     except OSError as error:
         msg = f"{path}: cannot create its folder ({error.strerror or error}); choose another folder"
         raise WriteError(msg) from error
-
-
-def _name_of_part() -> str:
-    """Return a unique name for a temporary file, short even if the name of the file is long."""
-    return f".fedslim-{secrets.token_hex(8)}.part"
-
-
-def _explain_failure(path: Path, error: OSError) -> WriteError:
-    return WriteError(f"{path}: cannot be written ({error.strerror or error}); check the folder and the disk")
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def encode(
         return encode_table(table, encoding=encoding, schema=schema, **choices)
     if isinstance(X, (str, os.PathLike)):
         return load(X, name=name, schema=schema, **choices), encoding or ITEMS
-    check_no_choices(f"a {type(X).__name__}", schema, choices)
+    check_no_choices(f"a {type(X).__name__}", schema=schema, **choices)
     if is_matrix(X):
         return _from_matrix(X, encoding, name or "data")
     return _from_items(X, name), encoding or ITEMS
@@ -146,7 +146,13 @@ def _from_matrix(X: Any, encoding: Encoding | None, name: str) -> tuple[Transact
             f"the matrix has {X.shape[1]} unnamed columns, but the model was fitted on {fitted}{first}; "
             "give the same kind of data as in fitting"
         )
-    rows, columns = _positions(X)
+    values = X if isinstance(X, np.ndarray) else X.tocoo().data
+    if values.dtype != bool and not (values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())):
+        raise DataError(
+            "the array has values other than 0 and 1; give a 0/1 matrix with one column per item, a list of lists of "
+            "items, or a DataFrame whose columns are attributes"
+        )
+    rows, columns = X.nonzero()
     database = TransactionDatabase.from_pairs(rows, columns, own.columns, transactions=X.shape[0], name=name)
     return replace(database, encoding=own), own
 
@@ -156,35 +162,11 @@ def _two_dimensions(array: Any) -> None:
         raise DataError(f"the array has {array.ndim} dimension(s); give a 2-D array with one row per transaction")
 
 
-def _positions(matrix: Any) -> tuple[Any, Any]:
-    """Return the row and column indices of all ones."""
-    if isinstance(matrix, np.ndarray):
-        _only_flags(matrix)
-        rows, columns = np.nonzero(matrix)
-        return rows, columns
-    pairs = matrix.tocoo()
-    _only_flags(pairs.data)
-    here = pairs.data.astype(bool)
-    return pairs.row[here], pairs.col[here]
-
-
-def _only_flags(values: np.ndarray[Any, Any]) -> None:
-    if values.dtype != bool and not (values.dtype.kind in "iuf" and bool(((values == 0) | (values == 1)).all())):
-        raise DataError(
-            "the array has values other than 0 and 1; give a 0/1 matrix with one column per item, a list of lists of "
-            "items, or a DataFrame whose columns are attributes"
-        )
-
-
 # -- several members --------------------------------------------------------------------------------------------------
 
 
 def encode_together(
-    members: Sequence[Any],
-    names: Sequence[str] | None = None,
-    *,
-    bins: int = DEFAULT_BINS,
-    **choices: Unpack[Choices],
+    members: Sequence[Any], names: Sequence[str] | None = None, *, bins: int = DEFAULT_BINS, **choices: Unpack[Choices]
 ) -> tuple[list[TransactionDatabase], Encoding]:
     """Convert each member's data to a database, over the vocabulary that all rows in one place would have.
 
@@ -281,8 +263,8 @@ def _tables(
             (label for label in (*columns, *table.names) if (label in columns) != (label in table.names)), None
         ):
             lacks, has = (name, names[0]) if odd in columns else (names[0], name)
-            msg = f"the table of {has} has a column {odd!r}, that of {lacks} has not; give tables with the same columns"
-            raise DataError(msg)
+            msg = f"the table of {has} has a column {odd!r}, but that of {lacks} does not"
+            raise DataError(f"{msg}; give tables with the same columns")
     if not any(find_long(table, None, choices) for table in tables):
         wide = cast("Choices", {**choices, "long": False})
         whole, encoding = encode_table(pool(tables, names), bins=bins, **wide)

@@ -10,15 +10,14 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice, takewhile
+from itertools import accumulate, chain, islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedslim.data.database import TransactionDatabase
 from fedslim.data.discretise import number_label
-from fedslim.data.parsing import decimal_mark, is_code, parse_number, unwritable, value_text
+from fedslim.data.parsing import decimal_mark, is_code, parse_number, text_of, unwritable
 from fedslim.errors import DataError, ParameterError
 
 Pair = tuple[str | None, str | None]  # the transaction and item columns of a long table, or no columns
@@ -97,19 +96,17 @@ class Column:
 
     def is_flag(self) -> bool:
         """Return whether this can be a column of a one-hot table: booleans, or 0 and 1, also as text."""
-        if isinstance(self.values, np.ndarray) and self.values.dtype == bool:
-            return True
-        return self.cut and len(self.values) > 0 and self._flags() is not None
+        booleans = isinstance(self.values, np.ndarray) and self.values.dtype == bool
+        return booleans or (self.cut and len(self.values) > 0 and self._has_flags())
 
     def flags(self) -> NDArray[np.bool_] | None:
         """Return where the flag is set (missing counts as unset), or None if some values are not flags."""
-        known = self._flags()
-        return None if known is None else np.array([*known, False], bool)[self.codes]
+        if not self._has_flags():
+            return None
+        return np.array([*(FLAG_TEXTS[label.lower()] for label in self.labels), False], bool)[self.codes]
 
-    def _flags(self) -> list[bool] | None:
-        texts = (text_of_value(value).lower() for value in self.values)
-        known = list(takewhile(lambda flag: flag is not None, map(FLAG_TEXTS.get, texts)))
-        return None if len(known) < len(self.values) else list(map(bool, known))
+    def _has_flags(self) -> bool:
+        return all(text_of_value(value).lower() in FLAG_TEXTS for value in self.values)
 
     def without(self, missing: Collection[str]) -> Self:
         """Return the column with these values missing."""
@@ -184,6 +181,7 @@ class EncodedTable:
     source: str
     place: Callable[[int], str] | None = None  # the position of a row (from 0) in the file, for messages
     transactions: int | None = None  # if the columns do not have a row for each
+    is_pair: bool = False  # whether the columns are the transactions and the items of a long table
 
     @property
     def names(self) -> list[str]:
@@ -227,16 +225,6 @@ def positions(names: Sequence[str], pair: Pair, source: str) -> Sequence[int]:
     if transaction == item:
         raise ParameterError(f"transaction_column and item_column are both {item!r}; name two different columns")
     return names.index(transaction), names.index(item)
-
-
-def long_to_database(
-    transaction: Column, item: Column, *, name: str, source: str, place: Callable[[int], str] | None = None
-) -> TransactionDatabase:
-    """Convert a table of (transaction, item) rows; a row without an item declares a transaction, possibly empty."""
-    number, transactions = number_transactions(transaction, source, place)
-    known = item.codes != MISSING
-    number, codes = (number, item.codes) if known.all() else (number[known], item.codes[known])
-    return TransactionDatabase.from_pairs(number, codes, item.labels, transactions=transactions, name=name)
 
 
 def number_transactions(
@@ -311,17 +299,6 @@ class ColumnBuilder:
         return Column.of_texts(self._name, codes, [text_of(self._name, value) for value in values])
 
 
-def text_of(name: str, value: Any, where: str = "") -> str:
-    """Return the string of a cell's value; raise `DataError` if it is not a single value."""
-    try:
-        return value_text(value)
-    except ValueError as error:
-        raise DataError(
-            f"column {name!r} has {error}{where}; convert it to text or numbers, split it into columns, "
-            "or give a table of (transaction, item) rows"
-        ) from None
-
-
 def batches_of(rows: Iterable[Sequence[Any]]) -> Iterator[Batch]:
     """Return batches of cells from rows of equal length; transposing avoids Python code for each cell."""
     stream = iter(rows)
@@ -372,4 +349,5 @@ def tables(  # noqa: PLR0913, PLR0917  # what a reader knows
     first = next(built, [make(name).column() for name in kept] if empty else None)
     if first is None:
         raise DataError(f"{source}: the table has no rows; check the data, or the query")
-    yield from (EncodedTable(columns, wanted.name, source, place) for columns in chain([first], built))
+    is_pair = wanted.pair != NO_PAIR
+    yield from (EncodedTable(columns, wanted.name, source, place, None, is_pair) for columns in chain([first], built))

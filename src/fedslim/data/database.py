@@ -83,14 +83,10 @@ class TransactionDatabase:
         keys += item_ids  # in place: keys are the largest arrays here
         if keys.size > 1 and not bool(np.all(keys[1:] > keys[:-1])):
             keys.sort()
-            kept = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
-        else:
-            kept = keys
-        counts = np.bincount(kept // width, minlength=transactions)
-        offsets = np.zeros(transactions + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        items = (kept % width).astype(ItemArray)
-        return cls(offsets, items, tuple(vocabulary), int(keys.size - kept.size), name)
+            keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
+        offsets = _ends(np.bincount(keys // width, minlength=transactions))
+        items = (keys % width).astype(ItemArray)
+        return cls(offsets, items, tuple(vocabulary), len(transaction_ids) - len(keys), name)
 
     @classmethod
     def from_rows(
@@ -102,8 +98,7 @@ class TransactionDatabase:
         name: str = "data",
     ) -> TransactionDatabase:
         """Build from the concatenated items of all transactions and their lengths; fast if items are sorted already."""
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = _ends(lengths)
         if _ascending(offsets, item_ids):
             return cls(offsets, np.asarray(item_ids, ItemArray), tuple(vocabulary), name=name)
         tids = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
@@ -111,11 +106,7 @@ class TransactionDatabase:
 
     @classmethod
     def from_transactions(
-        cls,
-        transactions: Iterable[Iterable[Hashable]],
-        *,
-        vocabulary: Sequence[str] | None = None,
-        name: str = "data",
+        cls, transactions: Iterable[Iterable[Hashable]], *, vocabulary: Sequence[str] | None = None, name: str = "data"
     ) -> TransactionDatabase:
         """Build from any iterable of iterables of items.
 
@@ -152,8 +143,7 @@ class TransactionDatabase:
                     f"the vocabulary of database {number} ({database.name}) differs from that of the first; "
                     "create the databases with fedslim.data.encode_together"
                 )
-        offsets = np.zeros(1 + sum(map(len, databases)), np.int64)
-        np.cumsum(np.concatenate([database.lengths for database in databases]), out=offsets[1:])
+        offsets = _ends(np.concatenate([database.lengths for database in databases]))
         items = np.concatenate([database.items for database in databases])
         return cls(offsets, items, vocabulary, name=name, encoding=databases[0].encoding)
 
@@ -207,8 +197,7 @@ class TransactionDatabase:
         """Return the given transactions, in the given order, over the same vocabulary."""
         chosen = np.asarray(tids, np.int64)
         lengths = self.lengths[chosen]
-        offsets = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = _ends(lengths)
         source = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return replace(self, offsets=offsets, items=self.items[source], duplicates_removed=0, name=name or self.name)
 
@@ -217,9 +206,12 @@ class TransactionDatabase:
         stays = np.ones(self.n_items, bool)
         stays[list(items)] = False
         kept = stays[self.items]
-        offsets = np.zeros(len(kept) + 1, np.int64)
-        np.cumsum(kept, out=offsets[1:])
-        return replace(self, offsets=offsets[self.offsets], items=self.items[kept], duplicates_removed=0)
+        return replace(self, offsets=_ends(kept)[self.offsets], items=self.items[kept], duplicates_removed=0)
+
+
+def _ends(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Return 0, and where each transaction ends if they follow each other."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
 def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
@@ -241,8 +233,7 @@ def _row(number: int, row: Iterable[Hashable]) -> list[Hashable]:
 def _distinct(rows: list[list[Any]]) -> list[Any]:
     """Return the distinct items, numbers by value and then strings; check that their labels differ."""
     items = set(chain.from_iterable(rows))
-    texts = sorted(item for item in items if isinstance(item, str))
-    distinct = [*sorted(item for item in items if not isinstance(item, str)), *texts]
+    distinct = sorted(items, key=lambda item: (isinstance(item, str), item))
     twin = first_repeat([str(item) for item in distinct])
     if twin is not None:
         msg = f"two different items have the same label {twin!r} (such as 1 and '1'); convert all items to one type"
@@ -265,8 +256,6 @@ def _check_range(what: str, ids: NDArray[np.integer[Any]], size: int) -> None:
 
 def _ascending(offsets: NDArray[np.int64], items: NDArray[np.integer[Any]]) -> bool:
     """Return whether the items of every transaction are strictly ascending."""
-    if len(items) < 2:  # noqa: PLR2004  # a single item is always in order
-        return True
     rising = items[1:] > items[:-1]
     starts = offsets[1:-1]
     rising[starts[(starts > 0) & (starts < len(items))] - 1] = True  # where a new transaction begins

@@ -12,24 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedslim.errors import ParameterError
-
 DEFAULT_BINS = 10
 _EXACT_DIGITS = 17  # significant digits that represent any 64-bit float exactly
-
-
-def check_bins(bins: int) -> int:
-    """Check that there are at least two intervals: a single one carries no information."""
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 2:  # noqa: PLR2004  # two
-        raise ParameterError(f"bins is {bins!r}; give a whole number of at least 2")
-    return int(bins)
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
     """The cuts of a numeric attribute: the inner bounds, ascending, and the labels of the intervals around them."""
 
-    cuts: tuple[float, ...]
+    cuts: tuple[int | float, ...]  # msgspec would make floats of whole numbers
     labels: tuple[str, ...]
     mark: str = "."  # the decimal mark of numbers in text
 

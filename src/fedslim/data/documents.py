@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -24,12 +23,17 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format. `bad` builds the error that names the file, the reason and what to do."""
+    """A file format. `problem` is the message of an error, with the fields `path` and `why`."""
 
     name: str
     version: int
-    bad: Callable[[str | Path, str], FedslimError]
+    error: type[FedslimError]
+    problem: str
     oldest: int | None = None  # the oldest supported version, if not only the newest
+
+    def bad(self, path: str | Path, why: str) -> FedslimError:
+        """Return the error that names the file, the reason and what to do."""
+        return self.error(self.problem.format(path=path, why=why))
 
     def read(self, path: Path, max_bytes: int) -> bytes:
         """Return the content of a file of at most `max_bytes`; a larger one is not read to the end."""
@@ -47,14 +51,18 @@ class Format:
     def decode(self, data: bytes, path: str | Path, into: type[Content]) -> Content:
         """Decode a file's content; `path` is for messages."""
         try:
+            if not data.strip():
+                raise self.bad(path, "it is empty")
             head = msgspec.json.decode(data, type=_Head)
             if head.format != self.name:
                 raise self.bad(path, f"its format is {head.format!r:.60}, not {self.name!r}")
             oldest = self.version if self.oldest is None else self.oldest
-            if not oldest <= head.version <= self.version:
-                read = f"versions {oldest} to" if oldest < self.version else "version"
-                why = f"it is of version {head.version}, and this fedslim reads {read} {self.version}"
+            read = f"versions {oldest} to" if oldest < self.version else "version"
+            why = f"it is of version {head.version}, and this fedslim reads {read} {self.version}"
+            if head.version < oldest:
                 raise self.bad(path, why)
+            if head.version > self.version:
+                raise self.error(f"{path} is newer than this fedslim: {why}; update fedslim")
             return msgspec.json.decode(data, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self.bad(path, str(error)) from None

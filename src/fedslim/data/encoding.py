@@ -7,26 +7,19 @@ of five thousand, would cut other intervals and silently give other items.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal, Protocol, TypedDict, Unpack
 
+import msgspec
 import numpy as np
 
-from fedslim.data.columns import (
-    MISSING,
-    Column,
-    EncodedTable,
-    check_names,
-    long_to_database,
-    number_transactions,
-    recode,
-)
+from fedslim.data.columns import MISSING, Column, EncodedTable, check_names, number_transactions, recode
 from fedslim.data.database import TransactionDatabase, first_repeat
-from fedslim.data.discretise import DEFAULT_BINS, Intervals, check_bins, equal_frequency
+from fedslim.data.discretise import DEFAULT_BINS, Intervals, equal_frequency
 from fedslim.data.guessing import PAIR, guess_column, guess_long, long_by_name, looks_long
-from fedslim.data.parsing import parse_date, parse_number
+from fedslim.data.parsing import check_whole, parse_date, parse_number
 from fedslim.errors import DataError, ParameterError
 
 logger = logging.getLogger(__name__)
@@ -78,23 +71,8 @@ class Encoding:
         """Return plain values for JSON; `fedslim.schema.encoding_from_dict` reads them."""
         if self.rules is not None:
             return {"kind": self.kind, **self.rules.to_dict()}
-        cuts = [
-            {"cuts": list(each.cuts), "labels": list(each.labels), "mark": each.mark}
-            if isinstance(each, Intervals)
-            else each
-            for each in self.intervals
-        ]
-        listed = {name: list(getattr(self, name)) for name in ("columns", "ignored", "missing")}
-        return {"kind": self.kind, "intervals": cuts, **listed}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Encoding:
-        """Return an encoding without a schema that `to_dict` described."""
-        cuts = tuple(
-            Intervals(tuple(each["cuts"]), tuple(each["labels"]), each["mark"]) if isinstance(each, dict) else each
-            for each in plain["intervals"]
-        )
-        return cls(plain["kind"], tuple(plain["columns"]), cuts, tuple(plain["ignored"]), tuple(plain["missing"]))
+        plain = msgspec.to_builtins(self)
+        return {name: plain[name] for name in ("kind", "intervals", "columns", "ignored", "missing")}
 
 
 ITEMS = Encoding("items")  # the encoding of lists of items
@@ -113,11 +91,14 @@ def encode_table(
     If all columns are flags, items are the column names; otherwise they are `column=value`. A long table has a
     transaction for several rows.
     """
-    check_bins(bins)
+    check_whole("bins", bins, 2)  # a single interval carries no information
     check_names(table.names, table.source)
+    if table.is_pair:
+        check_no_choices("a long table", schema=schema)
+        return _items(table, table.columns, choices), ITEMS
     rules = schema if encoding is None else encoding.rules
     if rules is not None:
-        check_no_choices("a schema", None, choices)
+        check_no_choices("a schema", **choices)
         database, encoding = rules.encode(table)
         return replace(database, encoding=encoding), encoding
     if (found := find_long(table, encoding, choices)) is not None:
@@ -170,9 +151,12 @@ def tell_long(table: EncodedTable) -> None:
 
 
 def _items(table: EncodedTable, columns: Sequence[Column], choices: Choices) -> TransactionDatabase:
-    check_no_choices("a long table", None, {**choices, "missing": None, "long": None})
+    check_no_choices("a long table", **{**choices, "missing": None, "long": None})
     item = columns[1].without(frozenset(choices.get("missing") or ()))
-    return long_to_database(columns[0], item, name=table.name, source=table.source, place=table.place)
+    number, size = number_transactions(columns[0], table.source, table.place)
+    known = item.codes != MISSING  # a row without an item declares a transaction, possibly empty
+    number, codes = (number, item.codes) if known.all() else (number[known], item.codes[known])
+    return TransactionDatabase.from_pairs(number, codes, item.labels, transactions=size, name=table.name)
 
 
 def by_attribute(table: EncodedTable, columns: Sequence[Column]) -> EncodedTable:
@@ -189,9 +173,9 @@ def by_attribute(table: EncodedTable, columns: Sequence[Column]) -> EncodedTable
     return replace(table, columns=parts, transactions=size)
 
 
-def check_no_choices(what: str, schema: TableSchema | None, choices: Choices) -> None:
+def check_no_choices(what: str, **choices: object) -> None:
     """Check that nothing is said about columns where nothing can be chosen."""
-    for option, choice in {"schema": schema, **choices}.items():
+    for option, choice in choices.items():
         if choice is not None and (option, choice) != ("long", False):
             raise ParameterError(f"{option} does not go with {what}; leave it out")
 
@@ -294,7 +278,7 @@ def _match(table: EncodedTable, encoding: Encoding) -> list[Column]:
         msg = f"{table.source}: there is no column {lost!r}; the model was fitted on a table with the columns {known}"
         raise DataError(msg)
     if (new := next((name for name in columns if name not in set(encoding.columns)), None)) is not None:
-        msg = f"{table.source}: the model was not fitted on the column {new!r}; drop it, the columns are {known}"
+        msg = f"{table.source}: the model was not fitted on the column {new!r}; leave it out: the columns are {known}"
         raise DataError(msg)
     return [columns[name] for name in encoding.columns]
 

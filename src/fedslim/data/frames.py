@@ -16,21 +16,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from fedslim.data.columns import (
-    MISSING,
-    NO_PAIR,
-    Column,
-    EncodedTable,
-    Pair,
-    Wanted,
-    long_to_database,
-    positions,
-    tables,
-    text_of,
-)
+from fedslim.data.columns import MISSING, NO_PAIR, Column, EncodedTable, Pair, Wanted, positions, tables
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.discretise import DEFAULT_BINS, check_bins
-from fedslim.data.encoding import Choices, TableSchema, check_no_choices, encode_table
+from fedslim.data.discretise import DEFAULT_BINS
+from fedslim.data.encoding import Choices, TableSchema, encode_table
+from fedslim.data.parsing import text_of
 from fedslim.data.textstream import is_folder, open_bytes
 from fedslim.errors import DataError, MissingExtraError
 
@@ -197,7 +187,9 @@ def _parquet_stream(source: Path | list[Path], wanted: Collection[str | None]) -
             msg = f"{fragment.path}: this file has other columns than the first; read files with the same columns"
             raise DataError(msg)
     texts = {f.name for f in plain.schema if types.is_string(f.type) or types.is_large_string(f.type)}
-    index = _index_columns((plain.schema.metadata or {}).get(b"pandas")) - set(wanted)
+    about = (plain.schema.metadata or {}).get(b"pandas")  # written by pandas: which columns were the index
+    stored = [] if about is None else json.loads(about).get("index_columns", [])
+    index = {label for label in stored if isinstance(label, str)} - set(wanted)  # a range is described, not stored
     coded = library.ParquetFileFormat(dictionary_columns=texts)
     scanner = library.dataset(place, format=coded, partitioning=hive).scanner(
         columns=[label for label in names if label not in index],
@@ -206,12 +198,6 @@ def _parquet_stream(source: Path | list[Path], wanted: Collection[str | None]) -
         fragment_readahead=1,
     )
     return scanner.to_reader(), {field.name: types.is_dictionary(field.type) for field in plain.schema}
-
-
-def _index_columns(about: bytes | None) -> set[str]:
-    """Return the index columns of a DataFrame, from the metadata that pandas wrote to the file."""
-    index = [] if about is None else json.loads(about).get("index_columns", [])
-    return {label for label in index if isinstance(label, str)}  # a plain range is described, not stored
 
 
 def parquet_tables(source: Path | list[Path], wanted: Wanted) -> Iterator[EncodedTable]:
@@ -262,23 +248,7 @@ def from_dataframe(  # noqa: PLR0913  # the options of a table, all by keyword
         [('city=Bonn',), ('city=Ulm',)]
     """
     pair = (transaction_column, item_column)
-    return database_of(dataframe_table(df, name=name, pair=pair), pair, bins=bins, schema=schema, **choices)
-
-
-def database_of(
-    table: EncodedTable,
-    pair: Pair,
-    *,
-    bins: int,
-    schema: TableSchema | None = None,
-    **choices: Unpack[Choices],
-) -> TransactionDatabase:
-    """Convert a table to transactions: one per row, or one for each value of the first of a pair of columns."""
-    check_bins(bins)
-    if pair == NO_PAIR:
-        return encode_table(table, bins=bins, schema=schema, **choices)[0]
-    check_no_choices("a long table", schema, {**choices, "long": None})
-    return long_to_database(*table.columns, name=table.name, source=table.source, place=table.place)
+    return encode_table(dataframe_table(df, name=name, pair=pair), bins=bins, schema=schema, **choices)[0]
 
 
 def is_dataframe(value: Any) -> bool:
@@ -296,7 +266,8 @@ def dataframe_table(df: Any, *, name: str | None = None, pair: Pair = NO_PAIR) -
         return next(arrow_tables(stream_of(df), source, Wanted(name, pair), empty=True))
     names = [str(label) for label in df.columns]
     chosen = positions(names, pair, source)
-    return EncodedTable([_from_pandas(names[k], df.iloc[:, k]) for k in chosen], name, source)
+    columns = [_from_pandas(names[k], df.iloc[:, k]) for k in chosen]
+    return EncodedTable(columns, name, source, is_pair=pair != NO_PAIR)
 
 
 def _from_pandas(name: str, series: Any) -> Column:

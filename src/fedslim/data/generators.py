@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.data.database import ItemArray, TransactionDatabase
+from fedslim.data.parsing import check_whole
 from fedslim.data.store import did_you_mean
 from fedslim.errors import DataError, ParameterError
 
@@ -56,14 +57,13 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
     if kind not in KINDS:
         raise ParameterError(f"there is no kind of generated data named {kind!r}{did_you_mean(kind, list(KINDS))}")
     chosen = KINDS[kind]
-    wanted = (
-        chosen.transactions if transactions is None else check_whole("transactions", transactions, 1, MAX_TRANSACTIONS)
-    )
+    size = chosen.transactions if transactions is None else transactions
+    wanted = check_whole("transactions", size, 1, MAX_TRANSACTIONS)
     root = check_whole("seed", seed, 0, MAX_SEED)
-    make = chosen.prepare(_stream(root, 0))
+    make = chosen.prepare(stream_of(root, 0))
     lengths, items = [], []
     for number, start in enumerate(range(0, wanted, CHUNK), 1):
-        chunk_lengths, chunk_items = make(_stream(root, number), start)
+        chunk_lengths, chunk_items = make(stream_of(root, number), start)
         kept = chunk_lengths[: wanted - start]
         lengths.append(kept)
         items.append(chunk_items[: int(kept.sum())])
@@ -71,16 +71,8 @@ def generate(kind: str, *, transactions: int | None = None, seed: int = 0) -> Tr
     return TransactionDatabase.from_rows(np.concatenate(lengths), np.concatenate(items), labels, name=kind)
 
 
-def check_whole(what: str, value: Any, low: int, high: int | None = None) -> int:
-    """Return a whole number as an int, after checking its bounds."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
-        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise ParameterError(f"{what} is {value!r}; give a whole number {bounds}")
-    return int(value)
-
-
-def _stream(seed: int, number: int) -> np.random.Generator:
+def stream_of(seed: int, number: int) -> np.random.Generator:
+    """Return one of the random streams of a seed."""
     return np.random.Generator(np.random.PCG64([seed, number]))
 
 
@@ -231,8 +223,6 @@ KINDS = {
 # ones: drug interactions with a few cases at each hospital. The drugs and symptoms of a thin syndrome are common
 # everywhere, so the cases of one hospital do not justify a pattern, but all cases together do.
 
-DEFAULT_SEED = 0
-
 _COMPLETE = 0.95  # probability that an item of a common or local syndrome is recorded in a case
 
 
@@ -280,7 +270,7 @@ _RATES = np.array([0.0] * (len(AGES) + len(SEXES)) + list(_BACKGROUND.values()))
 BUILTIN_NAMES = ("encounters",)  # the names of the built-in data sets
 
 
-def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> list[tuple[str, TransactionDatabase]]:
+def builtin_members(name: str = "encounters", *, seed: int = 0) -> list[tuple[str, TransactionDatabase]]:
     """Return the (name, database) pairs of a built-in data set's members, over one vocabulary.
 
     Examples:
@@ -294,14 +284,14 @@ def builtin_members(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> li
     return [(hospital.name, _encounters(hospital, seed, number)) for number, hospital in enumerate(HOSPITALS)]
 
 
-def builtin_database(name: str = "encounters", *, seed: int = DEFAULT_SEED) -> TransactionDatabase:
+def builtin_database(name: str = "encounters", *, seed: int = 0) -> TransactionDatabase:
     """Return a built-in data set as one database, member after member."""
     return TransactionDatabase.joined([database for _, database in builtin_members(name, seed=seed)], name=name)
 
 
 def _encounters(hospital: Hospital, seed: int, number: int) -> TransactionDatabase:
     """Generate one hospital's encounters from its own random stream; the result is the same on every machine."""
-    rng = _stream(seed, number)
+    rng = stream_of(seed, number)
     size = hospital.encounters
     habits = 0.8 + 0.4 * rng.random(len(_RATES))  # hospitals differ in how often they record an item
     present = rng.random((size, len(_RATES))) < _RATES * habits

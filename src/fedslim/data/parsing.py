@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedslim.errors import DataError
+from fedslim.errors import DataError, ParameterError
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LIMIT = re.compile(r"([<>≤≥])\s*(.+)")  # a value beyond the limits of a device, such as <0.5
@@ -44,6 +44,15 @@ def parse_number(text: str, mark: str = ".", factor: float = 1.0) -> float | Non
     else:
         value = float(text) if factor == 1 else float(Decimal(text) * Decimal(repr(factor)))
     return (math.nextafter(value, towards) if towards else value) + 0.0
+
+
+def check_whole(what: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return a whole number as an int, after checking its bounds."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ParameterError(f"{what} is {value!r}; give a whole number {bounds}")
+    return int(value)
 
 
 def decimal_mark(texts: Iterable[str]) -> str | None:
@@ -134,14 +143,19 @@ def unwritable(item: Hashable) -> str | None:
     return None
 
 
-def value_text(value: Any) -> str:
-    """Return the string for the value of a table cell; a ValueError says why it has none."""
+def text_of(name: str, value: Any, where: str = "") -> str:
+    """Return the string of a cell's value; raise `DataError` if it is not a single value."""
     kind: Any = type(value)
     address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__  # its text would be one of memory
-    if isinstance(value, _COLLECTIONS) or address:
-        raise ValueError(f"a {type(value).__name__}, which is not a single value")
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     plain = plain_number(value) if number else value
-    if (wrong := unwritable(plain)) is not None:
-        raise ValueError(wrong)
-    return str(plain)
+    if isinstance(value, _COLLECTIONS) or address:
+        wrong: str | None = f"a {kind.__name__}, which is not a single value"
+    else:
+        wrong = unwritable(plain)
+    if wrong is None:
+        return str(plain)
+    raise DataError(
+        f"column {name!r} has {wrong}{where}; convert it to text or numbers, split it into columns, "
+        "or give a table of (transaction, item) rows"
+    )

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.generators import MAX_SEED, check_whole
+from fedslim.data.generators import MAX_SEED, stream_of
+from fedslim.data.parsing import check_whole
 from fedslim.errors import ParameterError
 
 Itemset = tuple[int, ...]
@@ -123,7 +124,7 @@ def support_skew(
     min_size = check_whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     scores = _scores(db, hands)
-    _, assignment = _strongest(scores, _stream(seed, _TIES).random(len(db)))
+    _, assignment = _strongest(scores, stream_of(seed, _TIES).random(len(db)))
     _leave_nobody_empty(assignment, scores)
     settings = {"members": members, "min_size": min_size, "most_alike": alike}
     return _divide(db, assignment, "support-skew", seed, settings, hands)
@@ -147,7 +148,7 @@ def support_quantity_skew(  # noqa: PLR0913  # one parameter for each quantity o
     min_size = check_whole("min_size", min_size, 1)
     hands, alike = _deal_itemsets(db, members, dominant, min_size)
     room = np.array(_dirichlet_sizes(len(db), members, alpha, seed), np.int64)
-    assignment = _within_room(_scores(db, hands), room, _stream(seed, _TIES))
+    assignment = _within_room(_scores(db, hands), room, stream_of(seed, _TIES))
     settings = {"members": members, "alpha": alpha, "min_size": min_size, "most_alike": alike}
     return _divide(db, assignment, "support-quantity-skew", seed, settings, hands)
 
@@ -175,7 +176,7 @@ def _apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 def _dirichlet_sizes(total: int, members: int, alpha: float, seed: int) -> list[int]:
     """Draw sizes in Dirichlet(alpha) proportions, that is, proportional to independent Gamma(alpha) variables."""
-    stream = _stream(seed, _CAPACITIES)
+    stream = stream_of(seed, _CAPACITIES)
     with localcontext(Context(40, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)):
         # Decimal's ln, exp and sqrt are correctly rounded, unlike those of some C libraries.
         logs = [_log_gamma_variate(stream, Decimal(alpha)) for _ in range(members)]
@@ -215,7 +216,7 @@ def _uniform(stream: np.random.Generator) -> Decimal:
 
 def _deal(sizes: Sequence[int], seed: int) -> NDArray[np.int32]:
     """Return a random assignment with exactly these sizes."""
-    shuffled = np.argsort(_stream(seed, _DEALING).random(sum(sizes)), kind="stable")
+    shuffled = np.argsort(stream_of(seed, _DEALING).random(sum(sizes)), kind="stable")
     assignment = np.empty(len(shuffled), np.int32)
     assignment[shuffled] = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     return assignment
@@ -238,10 +239,6 @@ def _divide(  # noqa: PLR0913, PLR0917  # the fields of a partition
     )
     assignment.setflags(write=False)
     return Partition(scheme, settings, seed, assignment, parts, dominant)
-
-
-def _stream(seed: int, purpose: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64([seed, purpose]))
 
 
 def _deal_itemsets(

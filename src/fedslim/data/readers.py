@@ -10,12 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack, cast
 
-from fedslim.data.columns import NO_PAIR, EncodedTable, Pair, Wanted, long_to_database, pool
+from fedslim.data.columns import NO_PAIR, EncodedTable, Pair, Wanted, pool
 from fedslim.data.database import TransactionDatabase
-from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.encoding import ITEMS, Choices, Encoding, TableSchema, check_no_choices, encode_table, find_long
 from fedslim.data.fimi import fimi_chunks, read_fimi, stem
-from fedslim.data.frames import database_of, parquet_tables
+from fedslim.data.frames import parquet_tables
 from fedslim.data.generators import BUILTIN_NAMES, KINDS, builtin_database, generate
 from fedslim.data.records import TAB, delimited_tables, json_lines_tables, workbook_tables
 from fedslim.data.sql import is_url, sql_tables
@@ -34,6 +33,7 @@ _EXTENSIONS = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "excel"),
 }
+_FORMATS_OF = {"--table": ("excel",), "--separator": ("csv", "tsv"), "--encoding": ("csv", "tsv", "jsonl")}
 
 
 class ReadOptions(Choices, total=False):
@@ -91,10 +91,9 @@ def read(path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> Transa
     pair = (given.pop("transaction_column", None), given.pop("item_column", None))
     how = {name: given.pop(name, None) for name in ("format", "separator", "encoding", "query", "table", "name")}
     found = read_table(path, pair=pair, **how)
-    bins, schema = given.pop("bins", DEFAULT_BINS), given.pop("schema", None)
     if found is not None:
-        return database_of(found, pair, bins=bins, schema=schema, **given)
-    check_no_choices(f"the FIMI file {path}", schema, cast("Choices", given))
+        return encode_table(found, **given)[0]
+    check_no_choices(f"the FIMI file {path}", **{**given, "bins": None})
     if pair != NO_PAIR:
         msg = f"{path}: a FIMI file has no columns; leave out the column names, or give --format csv, tsv or parquet"
         raise ParameterError(msg)
@@ -131,12 +130,8 @@ def read_tables(  # noqa: PLR0913  # as above
     files = parquet_files(path)
     kind = "parquet" if files is not None and format is None else format_of(path, format)
     _refuse({"--query": query}, "a file")
-    if kind != "excel":
-        _refuse({"--table": table}, f"a {kind} file")
-    if kind not in {"csv", "tsv"}:
-        _refuse({"--separator": separator}, f"a {kind} file")
-    if kind not in {"csv", "tsv", "jsonl"}:
-        _refuse({"--encoding": encoding}, f"a {kind} file")
+    options = {"--table": table, "--separator": separator, "--encoding": encoding}
+    _refuse({name: value for name, value in options.items() if kind not in _FORMATS_OF[name]}, f"a {kind} file")
     if is_stdin(path) and kind in {"parquet", "excel"}:
         raise ParameterError(f"-: a {kind} file cannot be read from standard input; save it, and give its path")
     wanted = Wanted(name or ("stdin" if is_stdin(path) else stem(path)), pair, rows)
@@ -242,18 +237,17 @@ def load(
     path, text = Path(source), str(source)
     if is_url(source) or is_file(path):  # a folder with the name of a data set does not count
         return read(source, **options)
-    of_files = [key for key in ReadOptions.__annotations__ if key not in {"name", "bins", *Choices.__annotations__}]
-    given = {key: value for key, value in options.items() if value is not None and key in of_files}
-    name, choices = options.get("name"), {key: options.get(key) for key in Choices.__annotations__}
-    made = make_data(text, seed)
-    if made is not None:
-        check_no_choices(f"the data set {text}", options.get("schema"), cast("Choices", choices))
-        if given:
+    name, given = options.get("name"), {key for key, value in options.items() if value is not None} - {"name", "bins"}
+    choices = {key: options.get(key) for key in ("schema", *Choices.__annotations__)}
+    of_files = given - choices.keys()
+    if (made := make_data(text, seed)) is not None:
+        check_no_choices(f"the data set {text}", **choices)
+        if of_files:
             msg = f"{text} is generated, not read from a file; leave out the format, the columns and other such options"
             raise ParameterError(msg)
         return made if name is None else replace(made, name=name)
     if text in {record.name for record in public_sets()}:
-        if options.get("format") not in {None, "fimi"} or given.keys() - {"format", "schema"}:
+        if options.get("format") not in {None, "fimi"} or of_files - {"format"}:
             raise DataError(f"{text} is a public set, which is a FIMI file; leave out the format and the columns")
         found = locate(text, folder=folder)
         verify(public_set(text), found)
@@ -274,7 +268,7 @@ def chunks(
 ) -> Iterator[TransactionDatabase]:
     """Yield rows in chunks, with items as `coded` says; a long table is one chunk. `how` is for `read_tables`."""
     if not is_source(source):
-        yield load(source, folder=folder)
+        yield load(source, folder=folder, **how)
         return
     path, coded = Path(source), coded or ITEMS
     lines = is_file(path) and format_of(path, how.get("format")) == "jsonl"
@@ -284,10 +278,7 @@ def chunks(
     if first is None:
         yield from fimi_chunks(path)
         return
-    if pair != NO_PAIR:
-        yield long_to_database(*first.columns, name=first.name, source=first.source, place=first.place)
-        return
-    if find_long(first, coded, {"long": long}) is not None:
+    if not first.is_pair and find_long(first, coded, {"long": long}) is not None:
         first = pool([first, *tables])
     for table in chain([first], tables):
         yield encode_table(table, encoding=coded, long=long)[0]
@@ -307,14 +298,9 @@ def make_data(text: str, seed: int | None) -> TransactionDatabase | None:
     kind, colon, size = text.partition(":")
     if kind not in KINDS:
         return None
-    return generate(kind, transactions=_size(text, size) if colon else None, **chosen)
-
-
-def _size(text: str, size: str) -> int:
-    if not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far above the limit
-        msg = f"{text}: give a number of transactions after the colon, as in {text.partition(':')[0]}:20000"
-        raise ParameterError(msg)
-    return int(size)
+    if colon and not (size.isascii() and size.isdigit() and len(size) < 12):  # noqa: PLR2004  # far above the limit
+        raise ParameterError(f"{text}: give a number of transactions after the colon, as in {kind}:20000")
+    return generate(kind, transactions=int(size) if colon else None, **chosen)
 
 
 def _nothing(path: Path, text: str) -> DataError:

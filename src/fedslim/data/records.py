@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,9 +22,9 @@ from fedslim.data.columns import (
     check_names,
     positions,
     tables,
-    text_of,
 )
 from fedslim.data.frames import needed, reason_of
+from fedslim.data.parsing import text_of
 from fedslim.data.textstream import is_stdin, open_bytes, text_lines
 from fedslim.errors import DataError
 from fedslim.format import count
@@ -34,45 +33,15 @@ TAB = "\t"
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-class _LongFields:
-    """Raises the csv module's field size limit, which is one for the whole process, while files are read."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._readers = 0
-        self._before = self._ours = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._readers:
-                self._before = csv.field_size_limit()
-                self._ours = max(self._before, textstream.LINE_LIMIT)
-                csv.field_size_limit(self._ours)
-            self._readers += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._readers -= 1
-            if not self._readers and csv.field_size_limit() == self._ours:
-                csv.field_size_limit(self._before)
-
-
-_LONG_FIELDS = _LongFields()
-
-
 def records(path: Path, separator: str, encoding: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file with the line on which each starts; blank lines are skipped."""
-    with _LONG_FIELDS:
-        yield from _parse(path, separator, encoding)
-
-
-def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
-    start, number, held = 1, 0, 0  # where the record starts, the last line read, and the characters since the start
+    csv.field_size_limit(max(csv.field_size_limit(), textstream.LINE_LIMIT))  # one for the whole process
+    start, held = 1, 0  # where the record starts, and the characters read since then
 
     def lines() -> Iterator[str]:
         """Feed lines to the csv module, and limit the size of a record, which quotes may spread over many lines."""
-        nonlocal number, held
-        for number, line in enumerate(textstream.text_lines(path, encoding), 1):  # noqa: B007  # read outside
+        nonlocal held
+        for line in textstream.text_lines(path, encoding):
             held += len(line)
             if held > textstream.LINE_LIMIT:
                 raise DataError(
@@ -94,7 +63,7 @@ def _parse(path: Path, separator: str, encoding: str | None) -> Iterator[tuple[i
             return
         if row:
             yield start, row
-        start, held = number + 1, 0
+        start, held = rows.line_num + 1, 0
 
 
 def delimited_tables(
@@ -160,7 +129,7 @@ def json_lines_tables(
     try:
         for columns in build(names, batches(), wanted.rows):
             kept = [columns[k] for k in positions(names, wanted.pair, str(path))]
-            yield EncodedTable(kept, wanted.name, str(path))
+            yield EncodedTable(kept, wanted.name, str(path), is_pair=wanted.pair != NO_PAIR)
     except TypeError:  # a list or an object, which cannot be a key of a dictionary
         raise _not_single(path, names, batch) from None
     check_names(names, str(path))  # nothing may have been read

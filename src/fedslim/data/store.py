@@ -11,11 +11,11 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -61,11 +61,8 @@ class PublicSet:
         return f"{origin}, and pass --from FOLDER or set FEDSLIM_DATA to its folder"
 
 
-class _Registry(msgspec.Struct, frozen=True):
-    set: tuple[PublicSet, ...]
-
-
-_SETS = msgspec.toml.decode(Path(__file__).with_name("public_sets.toml").read_bytes(), type=_Registry).set
+_REGISTRY = Path(__file__).with_name("public_sets.toml").read_bytes()
+_SETS = msgspec.toml.decode(_REGISTRY, type=dict[Literal["set"], tuple[PublicSet, ...]])["set"]
 
 
 def public_sets() -> tuple[PublicSet, ...]:
@@ -113,21 +110,12 @@ def verify(record: PublicSet, path: Path) -> None:
 
 def _unpack(path: Path) -> Iterator[bytes]:
     size = 0
-    with open_bytes(path) as stream:
-        for chunk in _chunks(path, stream):
+    with open_bytes(path) as stream, told_as_data_errors(path):
+        while chunk := stream.read(_CHUNK):
             size += len(chunk)
             if size > UNPACKED_LIMIT:
                 raise DataError(f"{path}: larger than {UNPACKED_LIMIT:,} bytes, unlike any public set; check the file")
             yield chunk
-
-
-def _chunks(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
-    while True:
-        with told_as_data_errors(path):
-            chunk = stream.read(_CHUNK)
-        if not chunk:
-            return
-        yield chunk
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -173,8 +161,10 @@ def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bo
     record = public_set(name)
     cache = cache_folder()
     cached = _find(record, [cache])
-    if cached is not None and _is_good(record, cached):
-        return cached
+    if cached is not None:
+        with suppress(DataError):
+            verify(record, cached)
+            return cached
     found = _find(record, data_folders(folder))
     if found is not None:
         verify(record, found)  # report a wrong file in a given folder instead of skipping it
@@ -183,14 +173,6 @@ def get(name: str, *, folder: str | os.PathLike[str] | None = None, download: bo
     chunks = _remote(record) if found is None else _local(found)
     with closing(chunks):
         return _keep(record, chunks, cache)
-
-
-def _is_good(record: PublicSet, path: Path) -> bool:
-    try:
-        verify(record, path)
-    except DataError:
-        return False
-    return True
 
 
 def _find(record: PublicSet, folders: list[Path]) -> Path | None:
@@ -219,10 +201,9 @@ def _keep(record: PublicSet, chunks: Generator[bytes, None, None], cache: Path) 
 
 
 def _local(path: Path) -> Generator[bytes, None, None]:
-    with told_as_data_errors(path):
-        stream = path.open("rb")
-    with stream:
-        yield from _chunks(path, stream)
+    with told_as_data_errors(path), path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
 
 
 def _remote(record: PublicSet) -> Generator[bytes, None, None]:

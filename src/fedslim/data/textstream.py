@@ -12,11 +12,11 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from fedslim.errors import DataError, ParameterError
 
@@ -102,75 +102,56 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def blocks(path: str | os.PathLike[str], encoding: str | None = None) -> Iterator[Block]:
-    """Yield blocks of complete lines in UTF-8; normalise line ends, drop a byte order mark, and reject NUL bytes."""
-    path = Path(path)
-    first_line = 1
-    for data in _whole_lines(path, LINE_LIMIT, encoding):
-        text = data.removeprefix(_BOM) if first_line == 1 else data
-        if b"\r" in text:
-            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if (nul := text.find(b"\0")) >= 0:
-            line = first_line + text.count(b"\n", 0, nul)
-            msg = f"{path}:{line}: contains a NUL byte, so it is not UTF-8 text; give its --encoding or --format"
-            raise DataError(msg)
-        if text:
-            yield Block(text, first_line)
-        first_line += text.count(b"\n")
-    if first_line == 1:
+    """Yield blocks of complete lines in UTF-8; hold at most one line and one chunk in memory.
+
+    Line ends are normalised, a byte order mark is dropped, and NUL bytes are rejected.
+    """
+    path, line = Path(path), 1
+    with open_bytes(path) as raw:
+        stream = raw if encoding is None else _decoded(raw, encoding)
+        while read := _lines(path, stream, line):
+            text = read.removeprefix(_BOM) if line == 1 else read
+            if not text:
+                break
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if (nul := text.find(b"\0")) >= 0:
+                place = line + text.count(b"\n", 0, nul)
+                msg = f"{path}:{place}: contains a NUL byte, so it is not UTF-8 text; give its --encoding or --format"
+                raise DataError(msg)
+            yield (block := Block(text if text.endswith(b"\n") else text + b"\n", line))
+            line += block.data.count(b"\n")
+    if line == 1:
         raise DataError(f"{path}: the file is empty; a data file has one transaction or row per line")
 
 
-def _whole_lines(path: Path, limit: int, encoding: str | None) -> Iterator[bytes]:
-    """Yield pieces that end with a newline; hold at most one line and one chunk in memory."""
-    pending: list[bytes] = []
-    held = 0
-    lines = 0
-    to_utf8 = _recoder(path, encoding)
-    with open_bytes(path) as stream:
-        while True:
-            with told_as_data_errors(path):
-                read = stream.read(min(CHUNK, limit))
-            chunk = to_utf8(read)
-            if not read and not chunk:
-                break
-            cut = chunk.rfind(b"\n") + 1
-            if held + (chunk.find(b"\n") if cut else len(chunk)) > limit:
-                raise DataError(
-                    f"{path}:{lines + 1}: the line is longer than {limit:,} bytes; "
-                    "put each transaction, or row, on its own line"
-                )
-            if cut:
-                whole = b"".join([*pending, chunk[:cut]])
-                lines += whole.count(b"\n")
-                yield whole
-                pending, held = [], 0
-            if cut < len(chunk):
-                pending.append(chunk[cut:])
-                held += len(chunk) - cut
-    rest = b"".join(pending)
-    if rest and (lines or rest != _BOM):  # a file with only a byte order mark is empty
-        yield rest + b"\n"
-
-
-def _recoder(path: Path, encoding: str | None) -> Callable[[bytes], bytes]:
-    """Return a function that converts pieces of a file to UTF-8; the last piece is empty."""
-    if encoding is None:
-        return lambda data: data
+def _decoded(raw: IO[bytes], encoding: str) -> IO[str]:
     try:
-        decoder = codecs.getincrementaldecoder(encoding)()
-        decoder.decode(b"").encode()  # not with a codec such as zlib, which makes bytes
-    except (LookupError, AttributeError, ValueError):
+        codecs.lookup(encoding)  # does not know "locale", which differs between machines
+        return io.TextIOWrapper(raw, encoding, newline="\n")
+    except (LookupError, ValueError):
         msg = f"there is no encoding {encoding!r}; give one such as utf-8, latin-1, cp1252 or utf-16"
         raise ParameterError(msg) from None
 
-    def recode(data: bytes) -> bytes:
-        try:
-            return decoder.decode(data, final=not data).encode()
-        except UnicodeError as error:
-            msg = f"{path}: cannot be decoded as {encoding} ({getattr(error, 'reason', error)}); give its --encoding"
-            raise DataError(msg) from None
 
-    return recode
+def _lines(path: Path, stream: Any, line: int) -> bytes:
+    """Read a chunk and the rest of its last line; `line` is the number of the first."""
+    try:
+        with told_as_data_errors(path):
+            read = stream.read(min(CHUNK, LINE_LIMIT)) + stream.readline(LINE_LIMIT + 1)
+        data: bytes = read.encode() if isinstance(read, str) else read
+    except UnicodeError as error:
+        reason = getattr(error, "reason", error)
+        msg = f"{path}: cannot be decoded as {stream.encoding} ({reason}); give its --encoding"
+        raise DataError(msg) from None
+    last = data.rfind(b"\n", 0, -1) + 1
+    if len(data.removesuffix(b"\n")) - last > LINE_LIMIT:
+        place = line + data.count(b"\n", 0, last)
+        raise DataError(
+            f"{path}:{place}: the line is longer than {LINE_LIMIT:,} bytes; put each transaction, or row, on its own "
+            "line"
+        )
+    return data
 
 
 def explain_decoding(path: str | os.PathLike[str], data: bytes, first_line: int) -> str:

@@ -11,11 +11,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -49,18 +48,15 @@ _FIELDS = 4
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class ItemSecret:
     """The key that the members share and the server does not have. It is never displayed, logged or sent."""
 
-    key: bytes
+    key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         if len(self.key) != KEY_BYTES:
             raise ParameterError(f"a secret needs {KEY_BYTES} random bytes, not {len(self.key)}")
-
-    def __repr__(self) -> str:
-        return "ItemSecret(…)"
 
     @classmethod
     def from_random(cls, entropy: bytes) -> ItemSecret:
@@ -213,7 +209,7 @@ class Vocabulary:
         with told_as_data_errors(path):
             data = FILES.read(path, MAX_BYTES)
         if data.count(b",") > MAX_ITEMS + _FIELDS:  # short strings take many times their size when decoded
-            raise _bad(path, f"it has more than {MAX_ITEMS:,} items")
+            raise FILES.bad(path, f"it has more than {MAX_ITEMS:,} items")
         if data.startswith(SECRET_FORMAT.encode()):
             msg = f"{path}: this is a secret, not a vocabulary; name the file created by `fedslim vocabulary make`"
             raise DataError(msg)
@@ -221,7 +217,7 @@ class Vocabulary:
         try:
             return cls(_ids(file.items), file.fingerprint)
         except DataError as error:
-            raise _bad(path, str(error)) from None
+            raise FILES.bad(path, str(error)) from None
 
 
 class _VocabularyFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -241,14 +237,8 @@ def _ids(texts: list[str]) -> tuple[bytes, ...]:
     return tuple(map(bytes.fromhex, texts))
 
 
-def _bad(path: str | Path, why: str) -> DataError:
-    return DataError(
-        f"{path} is not a usable vocabulary: {why}; create it again with `fedslim vocabulary make`, or have it sent "
-        "again"
-    )
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = "{path} is not a usable vocabulary: {why}; create it again with `fedslim vocabulary make`, or have it sent again"
+FILES = Format(FORMAT, VERSION, DataError, _BAD)
 
 
 def over(database: TransactionDatabase, vocabulary: Vocabulary, secret: ItemSecret) -> TransactionDatabase:

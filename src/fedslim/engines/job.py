@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim.data.atomic import write_whole
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import ConfigurationError, DataError
 from fedslim.federated.folder import PREPARATION, find_preparation
-
-if TYPE_CHECKING:
-    from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.federation_file import FederationFile
 
 SERVER_APP, MEMBER_APP = "fedslim_server", "fedslim_member"
 FEDERATION = "federation.toml"
@@ -55,43 +53,35 @@ def write_job(
         raise DataError(f"{folder}: this folder is not empty; choose a new folder, or remove it")
     with told_as_data_errors(file.path):
         agreed = file.path.read_bytes()
-    write_whole(folder / META, _json(_meta(file, members)))
-    write_whole(folder / SERVER_APP / "config" / "config_fed_server.json", _json(_server(len(members), sync)))
-    write_whole(folder / SERVER_APP / "config" / FEDERATION, agreed)
-    if kept is not None:
-        kept.write(folder / SERVER_APP / "config" / PREPARATION)
-    start = {} if kept is None else {"preparation": kept.digest().hex()}
-    write_whole(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(_member(start)))
-    return tuple(members)
-
-
-def _meta(file: FederationFile, members: list[str]) -> dict[str, Any]:
-    return {
+    meta = {
         "name": f"fedslim {file.federation.variant} {file.digest().hex()[:16]}",
         "resource_spec": {},
         "min_clients": len(members),
         "mandatory_clients": members,
         "deploy_map": {SERVER_APP: [RESERVED], MEMBER_APP: members},
     }
-
-
-def _server(members: int, sync: float) -> dict[str, Any]:
+    write_whole(folder / META, _json(meta))
     # One thread for each call to a site.
-    threads = {"server_obj_id": "_server", "sync_task_timeout": sync, "max_call_threads": max(FEWEST_THREADS, members)}
-    return {
+    threads = max(FEWEST_THREADS, len(members))
+    called = {"server_obj_id": "_server", "sync_task_timeout": sync, "max_call_threads": threads}
+    server = {
         "format_version": 2,
         "components": [{"id": "_server", "path": SERVER_CLASS, "args": {}}],
-        "workflows": [{"id": "controller", "path": CONTROLLER, "args": threads}],
+        "workflows": [{"id": "controller", "path": CONTROLLER, "args": called}],
     }
-
-
-def _member(start: dict[str, str]) -> dict[str, Any]:
+    write_whole(folder / SERVER_APP / "config" / "config_fed_server.json", _json(server))
+    write_whole(folder / SERVER_APP / "config" / FEDERATION, agreed)
+    if kept is not None:
+        kept.write(folder / SERVER_APP / "config" / PREPARATION)
+    start = {} if kept is None else {"preparation": kept.digest().hex()}
     executor = {"path": EXECUTOR, "args": {"client_obj_id": "_client", "max_call_threads": FEWEST_THREADS}}
-    return {
+    member = {
         "format_version": 2,
         "components": [{"id": "_client", "path": MEMBER_CLASS, "args": start}],
         "executors": [{"tasks": ["*"], "executor": executor}],
     }
+    write_whole(folder / MEMBER_APP / "config" / "config_fed_client.json", _json(member))
+    return tuple(members)
 
 
 def allow(folder: Path, classes: Sequence[str]) -> list[str]:

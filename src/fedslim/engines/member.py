@@ -18,7 +18,7 @@ from typing import Any
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, load
 from fedslim.data.atomic import PRIVATE, make_folder_for
 from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
-from fedslim.engines.startup_kit import KitTrust
+from fedslim.engines.startup_kit import kit_trust
 from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
 from fedslim.federated.accounting import CODE_TABLE, save_results
 from fedslim.federated.folder import PREPARATION, find_preparation, keep_preparation
@@ -53,6 +53,7 @@ class SiteMember:
     def __init__(self, folder: Path, name: str, *, kit: Path, job: str, preparation: str = "") -> None:
         self.name = name
         self._folder, self._kit, self._job, self._preparation = folder, kit, job, preparation
+        self._peer = f"NVFlare job {job}"
         self._results: Path | None = None
         self._own: tuple[TransactionDatabase, ItemSecret] | None = None  # None in a preparation
         self._federation: FederationFile | None = None
@@ -101,15 +102,15 @@ class SiteMember:
             self._audit.close()
             self._audit = None
 
-    @property
-    def _peer(self) -> str:
-        return f"NVFlare job {self._job}"
-
     # -- what leaves the site -----------------------------------------------------------------------------------
 
     def _answered(self, frame: bytes) -> bytes:
         try:
-            message = self._joined() if frame == JOIN else self._received(frame)
+            if frame == JOIN:
+                self._session = session = self._session or self._begun()
+                message: m.FromMember | None = session.join(os.urandom(32))
+            else:
+                message = self._received(frame)
             if self._session is not None and self._session.position and self._guard is not None:
                 preparing = self._own is None
                 self._guard.answering(self._session.run, preparing=preparing)  # raises if nothing may be answered
@@ -127,11 +128,6 @@ class SiteMember:
             # There is no audit log before the site's files have been read. A refusal contains no data.
             assert isinstance(message, m.Abort)  # noqa: S101  # a session begins only with an audit log
         return reply.data
-
-    def _joined(self) -> m.FromMember:
-        if self._session is None:
-            self._session = self._begun()
-        return self._session.join(os.urandom(32))
 
     def _received(self, frame: bytes) -> m.FromMember | None:
         session, guard = self._session, self._guard
@@ -235,7 +231,7 @@ class SiteMember:
         prepare(file.federation.variant)
         if guard.policy.policy.unsigned_keys:
             return Unsigned()
-        return KitTrust.load(self._kit, file, self.name)
+        return kit_trust(self._kit, file, self.name)
 
     def _begun_with(self, site: Site, federation: FederationFile, guard: Guard) -> MemberSession:
         """Begin the preparation, or the search if this site has the preparation."""

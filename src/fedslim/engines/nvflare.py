@@ -25,7 +25,7 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from fedslim.engines.job import FEDERATION, RESERVED
 from fedslim.engines.member import SiteMember
 from fedslim.engines.server import Broken, Collected, Serving
-from fedslim.engines.startup_kit import KitCheck
+from fedslim.engines.startup_kit import kit_check
 from fedslim.errors import RunError
 from fedslim.federated.folder import find_preparation
 from fedslim.format import printable
@@ -70,7 +70,7 @@ class FedslimServer:
         job = context.get_job_id()
         config = Path(workspace.get_app_config_dir(job))
         file = FederationFile.read(config / FEDERATION)
-        keys = partial(KitCheck.read, Path(workspace.get_startup_kit_dir()))
+        keys = partial(kit_check, Path(workspace.get_startup_kit_dir()))
         kept = find_preparation(None, file, config)
         serving = Serving(file, Path(workspace.get_run_dir(job)) / RESULTS, keys=keys, kept=kept)
         _commands(context.get_engine(), serving)
@@ -92,29 +92,22 @@ def _call(frames: Mapping[str, bytes], within: float) -> Collected:
                 replies[name] = reply
             else:
                 failures[name] = f"it answered with {type(reply).__name__}, not with a frame"
-        failures |= {name: _why(error) for name, error in results.failures.items()}
+        failures |= {name: str(getattr(error, "cause", error))[:500] for name, error in results.failures.items()}
     if collab.is_aborted:
         raise Broken(ABORTED, frames.keys() - replies.keys())
     return Collected(replies, failures)
 
 
-def _why(error: Any) -> str:
-    return str(getattr(error, "cause", error))[:500]
-
-
 def _commands(engine: Any, serving: Serving) -> None:
     """Let an admin ask for the status of the run, or end it with the best table so far."""
 
-    def status(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
-        return serving.status()
-
-    def stop(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+    def stop(*_: Any) -> dict[str, Any]:
         serving.stop()
         return {"stopping": True}
 
     register = getattr(engine, "register_app_command", None)  # not in the simulator
     if register is not None:
-        register(STATUS_TOPIC, status)
+        register(STATUS_TOPIC, lambda *_: serving.status())
         register(STOP_TOPIC, stop)
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # Ray reads this when it is imported. It would print these lines to stdout, in the middle of a result; `rows` tells of
 # each worker that is started again.
@@ -19,12 +19,9 @@ os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", r"^A worker died or was kille
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from fedslim.engines.row_worker import RowWorker
+from fedslim.engines.row_worker import Part, RowWorker
 from fedslim.engines.rows import WorkerLostError
 from fedslim.errors import FedslimError, ParameterError, RunError
-
-if TYPE_CHECKING:
-    from fedslim.engines.row_worker import Part
 
 CONNECT_SECONDS = 10.0
 

@@ -12,18 +12,19 @@ schema preparation.json, from which another job can start.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from fedslim.data.atomic import make_folder_for
+from fedslim.data.atomic import make_folder_for, write_whole
 from fedslim.errors import FedslimError, FrameError, ProtocolError, RunError
-from fedslim.federated.accounting import Account, Served, save_served, served_by, table_at_server, write_record
+from fedslim.federated.accounting import Account, Served, save_served, served_by, table_at_server
 from fedslim.federated.folder import keep_preparation
 from fedslim.federated.sessions import make_server_session
 from fedslim.federated.simulation import prepare
@@ -36,9 +37,7 @@ from fedslim.protocol.outcome import Outcome
 from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.roster import KeyCheck
 from fedslim.protocol.server import ServerSession
-
-if TYPE_CHECKING:
-    from fedslim.settings.federation_file import FederationFile
+from fedslim.settings.federation_file import FederationFile
 
 Call = Callable[[Mapping[str, bytes], float], "Collected"]  # the frame of each member, and seconds
 
@@ -46,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 AGAIN = "fedslim nvflare export FEDERATION.toml --out JOB, and submit that"
 STATUS, BEST, STOP = "status.json", "best.json", "stop"
+PROGRESS = "round %(rounds)s: %(itemsets)s itemsets, L%% %(L_percent).2f, %(bytes_up)s bytes up, %(bytes_down)s down"
 STATUS_EVERY, SAY_EVERY = 0.5, 5.0
 """Seconds between two updates of the status, and between two log lines and updates of the best table."""
 
@@ -75,27 +75,21 @@ class Collected(NamedTuple):
     failures: Mapping[str, str]
 
 
+@dataclass(eq=False)
 class Exchange:
-    """Runs a server session over calls."""
+    """Runs a server session over calls; `answer` and `grace` are in seconds, as in the federation file."""
 
-    def __init__(  # noqa: PLR0913  # its parts
-        self,
-        session: ServerSession,
-        call: Call,
-        *,
-        answer: float,
-        grace: float,
-        trace: Callable[[Trace], None],
-        stopping: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.session = session
-        self._call, self._answer, self._grace = call, answer, grace
-        self._trace, self._clock, self._sleep = trace, clock, sleep
-        self._stopping = stopping
-        self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in session.members}
-        self._asked = dict.fromkeys(session.members, clock())  # when each was last sent a new frame
+    session: ServerSession
+    call: Call
+    trace: Callable[[Trace], None]
+    stopping: Callable[[], bool]
+    answer: float
+    grace: float
+
+    def __post_init__(self) -> None:
+        members = self.session.members
+        self._outbox: dict[str, deque[bytes]] = {name: deque([JOIN]) for name in members}
+        self._asked = dict.fromkeys(members, time.monotonic())  # when each was last sent a new frame
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
         self.untold: set[str] = set()  # members that were not told how the run ended
         self._outcome: Outcome | None = None
@@ -119,15 +113,15 @@ class Exchange:
     def _step(self) -> None:
         """Deliver the next frame of each member and handle the replies."""
         frames = {name: queue.popleft() for name, queue in self._outbox.items() if queue}
-        within = min(self._answer, MAX_CALL_SECONDS)
+        within = min(self.answer, MAX_CALL_SECONDS)
         if not frames:
             # All other members are waiting for the disconnected ones.
-            self._sleep(TRY_EVERY)
+            time.sleep(TRY_EVERY)
             frames = dict.fromkeys(self._away, JOIN)
-            left = min(since for since, _ in self._away.values()) + self._grace - self._clock()
+            left = min(since for since, _ in self._away.values()) + self.grace - time.monotonic()
             within = min(within, max(TRY_EVERY, left))
-        self._asked |= {name: self._clock() for name, frame in frames.items() if frame != WORKING}
-        collected = self._call(frames, within)
+        self._asked |= {name: time.monotonic() for name, frame in frames.items() if frame != WORKING}
+        collected = self.call(frames, within)
         for name, data in collected.replies.items():
             if data == WORKING:
                 self._wait(name)
@@ -141,10 +135,10 @@ class Exchange:
 
     def _wait(self, name: str) -> None:
         """Call a working member again, unless its time is over."""
-        if self._clock() - self._asked[name] < self._answer:
+        if time.monotonic() - self._asked[name] < self.answer:
             self._outbox[name].appendleft(WORKING)
         else:
-            self._miss(name, f"no answer within {self._answer:g} s")
+            self._miss(name, f"no answer within {self.answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
         most = self.session.max_bytes(name)
@@ -153,8 +147,8 @@ class Exchange:
                 msg = f"a frame of {len(data)} bytes is longer than any message that member {name!r} may send now"
                 raise FrameError(msg)
             message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], most)
-            self._trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
-            self._act(self.session.receive(name, message, self._clock()))
+            self.trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
+            self._act(self.session.receive(name, message, time.monotonic()))
         except ProtocolError as error:
             if self.session.over:
                 return  # it was sent the end and the reason; replying to its reply would never stop
@@ -168,20 +162,20 @@ class Exchange:
             return
         if name not in self._away:
             logger.warning("%s disconnected: %s", name, why)
-            self._away[name] = (self._clock(), why)
+            self._away[name] = (time.monotonic(), why)
         self._outbox[name].clear()
         self._act(self.session.disconnect(name))
 
     def _give_up(self) -> None:
         """Give up on members that were away for too long; if the run is to stop, on all that are away."""
-        stopping = self._stopping()
+        stopping = self.stopping()
         if stopping:
             self.session.stop()
         for name, (since, why) in self._away.items():
             if stopping:
                 self._act(self.session.lose(name, f"stopped while waiting for {name!r}"))
-            elif self._clock() - since >= self._grace:
-                self._act(self.session.lose(name, f"member {name!r} stayed away for {self._grace:g} s: {why}"))
+            elif time.monotonic() - since >= self.grace:
+                self._act(self.session.lose(name, f"member {name!r} stayed away for {self.grace:g} s: {why}"))
         if self.session.over:
             self.untold |= self._away.keys()
             self._away.clear()
@@ -192,12 +186,12 @@ class Exchange:
                 case Send(to, message):
                     frame = framing.to_bytes(message)
                     for name in to:
-                        self._trace(FrameSent.of(message, "down", name, frame))
+                        self.trace(FrameSent.of(message, "down", name, frame))
                         self._outbox[name].append(frame.data)
                         if isinstance(message, m.Finish) and not self.session.over:
                             self._outbox[name].append(JOIN)  # it had missed the end of the preparation
                 case RoundEnded():
-                    self._trace(output)
+                    self.trace(output)
                 case Began():
                     logger.info("all members are connected")
                 case Resumed(number):
@@ -277,9 +271,7 @@ class Serving:
 
     def _exchange(self, call: Call) -> Exchange:
         waits = self._file.timeouts
-        return Exchange(
-            self._session, call, answer=waits.answer, grace=waits.grace, trace=self._trace, stopping=self._stopping
-        )
+        return Exchange(self._session, call, self._trace, self._stopping, waits.answer, waits.grace)
 
     def _prepare(self, call: Call) -> None:
         """Serve the preparation, and go on to the search, without members that left if the file says so."""
@@ -301,15 +293,9 @@ class Serving:
         save_served(served, self._file, self._folder, AGAIN, more)
         (self._folder / BEST).unlink(missing_ok=True)
         self._write_status(None if lost is None else str(lost))
-        logger.info(
-            "%s: %s itemsets, L%% %.2f, %s rounds, %s bytes; saved in %s",
-            outcome.ending,
-            len(served.table),
-            served.table.compression.L_percent,
-            served.communication.rounds,
-            served.communication.bytes_total,
-            self._folder,
-        )
+        table, costs = served.table, served.communication
+        about = outcome.ending, len(table), table.compression.L_percent, costs.rounds, costs.bytes_total
+        logger.info("%s: %s itemsets, L%% %.2f, %s rounds, %s bytes; saved in %s", *about, self._folder)
         return served
 
     def _stopping(self) -> bool:
@@ -332,16 +318,10 @@ class Serving:
             if best is not None:
                 self._next_line = self._last + SAY_EVERY
                 table_at_server(self._session, best).save(self._folder / BEST, private=True)
-                status = self.status()
-                logger.info(
-                    "round %s: %s itemsets, L%% %.2f, %s bytes",
-                    status["rounds"],
-                    status["itemsets"],
-                    status["L_percent"],
-                    status["bytes_up"] + status["bytes_down"],
-                )
+                logger.info(PROGRESS, self.status())
         except FedslimError as error:
             logger.warning("the progress of the run could not be saved: %s", error)  # no reason to end the run
 
     def _write_status(self, reason: str | None) -> None:
-        write_record(self.status() | {"reason": reason}, self._folder / STATUS)
+        status = json.dumps(self.status() | {"reason": reason}, indent=2, allow_nan=False)
+        write_whole(self._folder / STATUS, f"{status}\n".encode())

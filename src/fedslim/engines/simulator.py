@@ -16,11 +16,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary
 from fedslim.data.fimi import write_fimi
@@ -30,18 +28,8 @@ from fedslim.engines.job import ALLOWED, AT_SERVER, AT_SITE, DEFAULT_RESOURCES, 
 from fedslim.engines.server import STATUS, STOP
 from fedslim.errors import ParameterError, RunError
 from fedslim.federated.accounting import CODE_TABLE, RECORD
-from fedslim.federated.records import RunRecord, load_run
-from fedslim.federated.simulation import (
-    UNMASKED,
-    Databases,
-    OnProgress,
-    Simulation,
-    check_effort,
-    check_run,
-    check_smallest,
-    named_databases,
-    width_of,
-)
+from fedslim.federated.records import load_run
+from fedslim.federated.simulation import Databases, OnProgress, RunOptions, Simulation, named_databases
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Progress, Stop
 from fedslim.mdl.steps import Tally
@@ -71,23 +59,16 @@ class EndedEarly(RunError):  # noqa: N818  # it has a result
         self.simulation = simulation
 
 
-def simulate(  # noqa: PLR0913  # as `federated.simulate`
+def simulate(
     databases: Databases,
     *,
-    variant: str = "x",
-    max_time: float | None = None,
-    max_rounds: int | None = None,
-    min_count: int = 1,
-    min_members_with: int = 1,
-    width: int | None = None,
-    effort: int = 1,
-    seed: int = 0,
     stop: Stop | None = None,
     on_progress: OnProgress | None = None,
     folder: Path | None = None,
     grace: float = GRACE,
+    **chosen: Any,
 ) -> Simulation:
-    """Run a federation in NVFlare's simulator, with the parameters of `federated.simulate`.
+    """Run a federation in NVFlare's simulator, with the parameters of `federated.simulate` but `masking`.
 
     Keys and masks are random here: `seed` is that of the partition, for the record, and of the local search. All files
     and logs are in `folder`, by default a temporary one. A site that does not answer is lost after `grace` seconds.
@@ -99,51 +80,30 @@ def simulate(  # noqa: PLR0913  # as `federated.simulate`
     """
     require("nvflare")
     named = named_databases(databases)
-    check_run(variant, True, max_time, max_rounds, seed)  # always masked here
+    options = RunOptions.of(len(named), **chosen, masking=True)
     if len(named) == 1:
         raise ParameterError("there is only one member; a federation over NVFlare needs at least two")
-    check_smallest(variant, len(named), min_count, min_members_with)
-    width = width_of(variant, width)
-    check_effort(variant, effort)
-    limits = {
-        "limits.max_time": max_time,
-        "limits.max_rounds": max_rounds,
-        "limits.min_count": min_count,
-        "limits.min_members_with": min_members_with,
-        "limits.width": width,
-        "limits.effort": effort,
-        "limits.seed": seed if effort > 1 else 0,
-        "timeouts.grace": grace,
-    }
+    given = asdict(options) | {"seed": options.seed if options.effort > 1 else 0}
+    del given["variant"], given["masked"]
+    limits = {f"limits.{name}": value for name, value in given.items() if value is not None} | {"timeouts.grace": grace}
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedslim-nvflare-")))
-        prepare_folder(folder, named, variant, {k: v for k, v in limits.items() if v is not None})
+        prepare_folder(folder, named, options.variant, limits)
         results = run_simulator(folder, list(named), stop or Stop(), on_progress)
         vocabulary = next(iter(named.values())).vocabulary
         names = {f"item {number}": label for number, label in enumerate(vocabulary)}
         table = CodeTable.load(results / CODE_TABLE).renamed(names)
         record = load_run(results / RECORD)
     figures: dict[str, Any] = dict(record.figures)
-    simulation = Simulation(
-        variant,
-        variant not in UNMASKED,
-        named,
-        table,
-        Tally(**{each.name: figures[f"tally_{each.name}"] for each in fields(Tally)}),
-        figures["ending"],
-        _communication(record),
-        figures["seconds_in_rounds"],
-        seed,
-        max_time,
-        max_rounds,
-        min_members_with,
-        width,
-        effort,
-        {one.name: one.usages for one in record.members if one.usages is not None} or None,
-        tuple(map(msgspec.structs.asdict, record.history)),
-        databases if isinstance(databases, Partition) else None,
-    )
+    communication = Communication(rounds=figures["rounds"])
+    for row in record.traffic:
+        communication.add(row.kind, row.direction, plain=row.bytes_uncompressed, sent=row.bytes, messages=row.messages)
+    found = table, Tally(**{each.name: figures[f"tally_{each.name}"] for each in fields(Tally)}), figures["ending"]
+    costs = communication, figures["seconds_in_rounds"], tuple(record.history)
+    seen = {one.name: one.usages for one in record.members if one.usages is not None} or None
+    partition = databases if isinstance(databases, Partition) else None
+    simulation = Simulation(*found, *costs, seen, options, named, partition)
     if figures["reason"] is not None:
         raise EndedEarly(figures["reason"], simulation)
     return simulation
@@ -278,11 +238,4 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return found
-
-
-def _communication(record: RunRecord) -> Communication:
-    found = Communication(rounds=int(record.figures["rounds"] or 0))
-    for row in record.traffic:
-        found.add(row.kind, row.direction, plain=row.bytes_uncompressed, sent=row.bytes, messages=row.messages)
     return found

@@ -7,10 +7,10 @@ without a revocation list. Whoever provisions the project can impersonate any si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -22,10 +22,9 @@ from cryptography.x509.oid import NameOID
 
 from fedslim.data.textstream import is_file, told_as_data_errors
 from fedslim.errors import CertificateError, UntrustedError
+from fedslim.federated.sessions import KeyTrust, MemberTrust
+from fedslim.settings.federation_file import FederationFile
 from fedslim.trust.identity import Statement
-
-if TYPE_CHECKING:
-    from fedslim.settings.federation_file import FederationFile
 
 KEY, CERTIFICATE, ROOT = "client.key", "client.crt", "rootCA.pem"
 
@@ -39,109 +38,73 @@ _PADDING = PSS(MGF1(_SHA), PSS.DIGEST_LENGTH)
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class KitCheck:
-    """Checks members' agreement keys; the server does so first, so that a bad key affects only its own member."""
+def kit_check(folder: Path, file: FederationFile) -> KeyTrust | None:
+    """Return what a server believes: the root CA of its startup kit; None if there is none, as in the simulator.
 
-    members: tuple[str, ...]
-    federation: bytes
-    root: x509.Certificate
+    The server checks members' keys before the others do, so that a bad key affects only its own member.
+    """
+    if not is_file(folder / ROOT):
+        return None
+    return KeyTrust(file, partial(_verify, file.federation.members, _certificate(folder / ROOT)))
 
-    @classmethod
-    def read(cls, folder: Path, file: FederationFile) -> KitCheck | None:
-        """Load the root CA of a server's startup kit; None if there is none, as in the simulator."""
-        if not is_file(folder / ROOT):
-            return None
-        return cls(file.federation.members, _federation(file), _certificate(folder / ROOT))
 
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.agreement_key(self.federation, name, key), certificate, signature)
+def kit_trust(folder: Path, file: FederationFile, name: str) -> MemberTrust:
+    """Return what signs with a site's startup kit, and checks the signatures of others."""
+    root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
+    try:
+        key = load_pem_private_key(_content(folder / KEY), None)
+    except _UNREADABLE:
+        msg = f"{folder / KEY}: this is not a private key without a passphrase; provision the site again"
+        raise CertificateError(msg) from None
+    if not isinstance(key, RSAPrivateKey) or key.public_key() != own.public_key():
+        msg = f"{folder / KEY}: this is not the RSA key of {CERTIFICATE}; provision the site again"
+        raise CertificateError(msg)
 
-    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.roster(self.federation, name, digest), certificate, signature)
+    def sign(statement: Statement) -> bytes:
+        return key.sign(PURPOSE + statement.encoded, _PADDING, _SHA)
 
-    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        """Check that a member has signed a statement, and that its certificate is valid."""
-        name = statement.name
-        if name not in self.members:
-            raise UntrustedError(f"{name!r} is not a member of this federation; its signature is not accepted")
-        try:
-            presented = x509.load_der_x509_certificate(certificate)
-            presented.verify_directly_issued_by(self.root)
-            public = presented.public_key()
-        except (*_UNREADABLE, InvalidSignature):
-            msg = f"the certificate sent for {name!r} was not issued by this NVFlare project's root CA"
-            raise UntrustedError(msg) from None
-        named = [attribute.value for attribute in presented.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        if named != [name]:
-            msg = f"the certificate sent for {name!r} belongs to {', '.join(map(repr, named))}; it is refused"
+    verify = partial(_verify, file.federation.members, root)
+    made = MemberTrust(file, verify, name, own.public_bytes(Encoding.DER), sign)
+    try:
+        made.check(name, b"", made.certificate, made.sign(b""))
+    except UntrustedError as error:
+        raise CertificateError(f"{folder}: other members would refuse this startup kit: {error}") from None
+    return made
+
+
+def _verify(
+    members: Sequence[str], root: x509.Certificate, statement: Statement, certificate: bytes, signature: bytes
+) -> None:
+    """Check that a member has signed a statement, and that its certificate is valid."""
+    name = statement.name
+    if name not in members:
+        raise UntrustedError(f"{name!r} is not a member of this federation; its signature is not accepted")
+    try:
+        presented = x509.load_der_x509_certificate(certificate)
+        presented.verify_directly_issued_by(root)
+        public = presented.public_key()
+    except (*_UNREADABLE, InvalidSignature):
+        msg = f"the certificate sent for {name!r} was not issued by this NVFlare project's root CA"
+        raise UntrustedError(msg) from None
+    named = [attribute.value for attribute in presented.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if named != [name]:
+        msg = f"the certificate sent for {name!r} belongs to {', '.join(map(repr, named))}; it is refused"
+        raise UntrustedError(msg)
+    now = datetime.now(UTC)
+    for what, one in ((f"the certificate of {name!r}", presented), ("the certificate of the root CA", root)):
+        if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
+            msg = f"{what} has expired or is not valid yet; check the clocks, or provision the site again"
             raise UntrustedError(msg)
-        now = datetime.now(UTC)
-        for what, one in ((f"the certificate of {name!r}", presented), ("the certificate of the root CA", self.root)):
-            if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
-                msg = f"{what} has expired or is not valid yet; check the clocks, or provision the site again"
-                raise UntrustedError(msg)
-        if not isinstance(public, RSAPublicKey) or public.key_size < SHORTEST_KEY:
-            msg = f"the certificate of {name!r} has no RSA key of at least {SHORTEST_KEY} bits; it is refused"
-            raise UntrustedError(msg)
-        try:
-            public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
-        except InvalidSignature:
-            raise UntrustedError(
-                f"the signature of {name!r} does not match this {statement.what}, member and federation; it may have "
-                "been replaced on the way, or the members have different federation files, so the run must not go on"
-            ) from None
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class KitTrust(KitCheck):
-    """Signs for this site, and checks the signatures of others: see `protocol.roster.Trust`."""
-
-    name: str
-    own: x509.Certificate
-    _key: RSAPrivateKey
-
-    @classmethod
-    def load(cls, folder: Path, file: FederationFile, name: str) -> KitTrust:
-        """Load a site's startup kit."""
-        root, own = _certificate(folder / ROOT), _certificate(folder / CERTIFICATE)
-        try:
-            key = load_pem_private_key(_content(folder / KEY), None)
-        except _UNREADABLE:
-            msg = f"{folder / KEY}: this is not a private key without a passphrase; provision the site again"
-            raise CertificateError(msg) from None
-        if not isinstance(key, RSAPrivateKey) or key.public_key() != own.public_key():
-            msg = f"{folder / KEY}: this is not the RSA key of {CERTIFICATE}; provision the site again"
-            raise CertificateError(msg)
-        made = cls(file.federation.members, _federation(file), root, name, own, key)
-        try:
-            made.check(name, b"", made.certificate, made.sign(b""))
-        except UntrustedError as error:
-            raise CertificateError(f"{folder}: other members would refuse this startup kit: {error}") from None
-        return made
-
-    @property
-    def certificate(self) -> bytes:
-        """The site's certificate, as sent in messages."""
-        return self.own.public_bytes(Encoding.DER)
-
-    def sign(self, key: bytes) -> bytes:
-        """Sign the site's agreement key."""
-        return self._signed(Statement.agreement_key(self.federation, self.name, key))
-
-    def sign_roster(self, digest: bytes) -> bytes:
-        """Sign the roster that the site received."""
-        return self._signed(Statement.roster(self.federation, self.name, digest))
-
-    def _signed(self, statement: Statement) -> bytes:
-        return self._key.sign(PURPOSE + statement.encoded, _PADDING, _SHA)
-
-
-def _federation(file: FederationFile) -> bytes:
-    """Include the digest: a key signed for another federation file is not accepted."""
-    return bytes.fromhex(file.federation.id) + file.digest()
+    if not isinstance(public, RSAPublicKey) or public.key_size < SHORTEST_KEY:
+        msg = f"the certificate of {name!r} has no RSA key of at least {SHORTEST_KEY} bits; it is refused"
+        raise UntrustedError(msg)
+    try:
+        public.verify(signature, PURPOSE + statement.encoded, _PADDING, _SHA)
+    except InvalidSignature:
+        raise UntrustedError(
+            f"the signature of {name!r} does not match this {statement.what}, member and federation; it may have "
+            "been replaced on the way, or the members have different federation files, so the run must not go on"
+        ) from None
 
 
 def _content(path: Path) -> bytes:

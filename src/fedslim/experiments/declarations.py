@@ -56,28 +56,19 @@ class Cell:
         return self.data, self.setting, self.seed, self.width
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields, for records and for the worker process."""
+        """Return all fields, for records."""
         fields = {"data": self.data, **asdict(self.setting), "seed": self.seed, "variant": self.variant}
         return fields | {"width": self.width} if self.variant == "x" else fields
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Cell:
-        """Create a cell from the result of `as_dict`."""
-        setting = Setting(fields["scheme"], fields["members"], fields["min_dominant"])
-        return cls(fields["data"], setting, fields["seed"], fields["variant"], fields.get("width", 1))
 
     @property
     def command(self) -> str:
         """The command that runs this cell alone."""
         s = self.setting
-        words = ["fedslim", "simulate", self.data, "--variant", self.variant, "--members", str(s.members)]
-        if self.variant == "x":
-            words += ["--width", str(self.width)]
-        if s.scheme != "iid":
-            words += ["--partition", s.scheme]
-        if s.min_dominant:
-            words += ["--min-dominant", str(s.min_dominant)]
-        return " ".join([*words, "--seed", str(self.seed)])
+        width = f" --width {self.width}" if self.variant == "x" else ""
+        scheme = f" --partition {s.scheme}" if s.scheme != "iid" else ""
+        dominant = f" --min-dominant {s.min_dominant}" if s.min_dominant else ""
+        run = f"fedslim simulate {self.data} --variant {self.variant} --members {s.members}"
+        return f"{run}{width}{scheme}{dominant} --seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedslim import __version__
 from fedslim.data.atomic import write_whole
 from fedslim.data.generators import KINDS
-from fedslim.errors import CodeTableError, InputError
+from fedslim.errors import InputError
 from fedslim.experiments.declarations import Cell, Experiment
 from fedslim.federated.records import FAILED, RunRecord, load_run, save_run, with_agreements
-from fedslim.mdl.codetable import CodeTable
 from fedslim.metrics import load_reference
-from fedslim.metrics.labelled import LabelledTable
+from fedslim.metrics.reference import LabelledTable
 
 _MAX_REASON = 10_000
 _PARTS = 4  # of a file name: data, setting, seed, variant
@@ -25,16 +23,13 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    def path(self, cell: Cell) -> Path:
-        """Return the path of a cell's record, which may not exist."""
-        return self.folder / f"{cell.key}.json"
+    def path(self, cell: Cell, ending: str = ".json") -> Path:
+        """Return the path of a cell's record, or with `FAILED` of its failure, which may not exist."""
+        return self.folder / f"{cell.key}{ending}"
 
     def done(self, cell: Cell) -> bool:
         """Return whether the cell has a readable record."""
-        try:
-            return self.load(cell) is not None
-        except InputError:
-            return False
+        return isinstance(self.look(cell), RunRecord)
 
     def load(self, cell: Cell) -> RunRecord | None:
         """Return the record of a cell; None if it was not run."""
@@ -50,11 +45,11 @@ class Store:
     def save(self, cell: Cell, record: RunRecord) -> None:
         """Save a record, and delete the failure of an earlier attempt."""
         save_run(record, self.path(cell))
-        self._failed(cell).unlink(missing_ok=True)
+        self.path(cell, FAILED).unlink(missing_ok=True)
 
     def fail(self, cell: Cell, reason: str) -> None:
         """Save the reason why a cell failed."""
-        write_whole(self._failed(cell), reason[-_MAX_REASON:].encode(errors="replace") + b"\n")
+        write_whole(self.path(cell, FAILED), reason[-_MAX_REASON:].encode(errors="replace") + b"\n")
 
     def look(self, cell: Cell) -> RunRecord | str | None:
         """Return the record of a cell, or why it failed last time or cannot be read; None if it was not run."""
@@ -63,14 +58,11 @@ class Store:
                 return record
         except InputError as error:
             return str(error)
-        path = self._failed(cell)
+        path = self.path(cell, FAILED)
         if not path.is_file():
             return None
         with path.open("rb") as stream:
             return stream.read(2 * _MAX_REASON).decode(errors="replace").strip() or "unknown reason"
-
-    def _failed(self, cell: Cell) -> Path:
-        return self.folder / f"{cell.key}{FAILED}"
 
     def records(self, experiment: Experiment | None = None, ending: str = ".json") -> list[Path]:
         """Return the record files of an experiment, or of all, for any data and seed; or with `FAILED`, failures."""
@@ -88,23 +80,6 @@ class Store:
         record = self.load(cell) if tables else None
         if record is not None and (missing := tables.keys() - {each.reference for each in record.agreements}):
             self.save(cell, with_agreements(record, {name: tables[name] for name in sorted(missing)}))
-
-    # -- shared by several cells ------------------------------------------------------------------------------------
-
-    def centralised(self, data: str, digest: str, width: int) -> CodeTable | None:
-        """Return the stored table of all data in one place, for this version, width and digest of the data."""
-        try:
-            return CodeTable.load(self._centralised(data, digest, width))
-        except CodeTableError:
-            return None
-
-    def keep_centralised(self, data: str, digest: str, width: int, table: CodeTable) -> None:
-        """Save the table of all data in one place."""
-        table.save(self._centralised(data, digest, width))
-
-    def _centralised(self, data: str, digest: str, width: int) -> Path:
-        name = f"{data.replace(':', '-')}.{digest[:16]}.width-{width}.{__version__}.json"
-        return self.folder / "centralised" / name
 
 
 def _parts(path: Path, ending: str) -> list[str]:

@@ -1,29 +1,24 @@
-"""Tabulate records: our figures, those of the paper, and the difference, as text for terminals and documents."""
+"""Tabulate records: our figures, those of the paper, and the difference, as text."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from fedslim import __version__
-from fedslim.errors import InputError
 from fedslim.experiments.declarations import (
     BUDGET,
-    EXPERIMENTS,
     FOUND,
-    SETS,
     STAND_INS,
     Cell,
     Experiment,
     FigureColumn,
     Setting,
     published,
-    resolve,
 )
 from fedslim.experiments.store import Store
 from fedslim.federated.records import RunRecord
@@ -32,7 +27,6 @@ from fedslim.format import size
 OURS, PAPERS, DIFFERENCE = "ours", "paper", "difference"
 CENTRALISED = "centralised"  # the name of our own table of all data in one place, in records
 SOME = 10  # ratios below this are shown with one decimal
-NAMES = {"sa": "SA", "so": "SO", "x": "X"}
 
 _PYTHON_NAME = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt): ")
 
@@ -59,13 +53,6 @@ class CellOutcome:
         """Return the mean of a figure over seeds; None if no record has it."""
         values = [v for record in self.records if isinstance(v := record.figures.get(name), int | float)]
         return fmean(values) if values else None
-
-    @property
-    def missing(self) -> str | None:
-        """The text to show instead of figures; None if there are records."""
-        if self.records:
-            return None
-        return "failed" if self.failures else "not run"
 
     @property
     def name(self) -> str:
@@ -110,11 +97,11 @@ def tabulate(experiment: Experiment, cells: Sequence[Cell], store: Store) -> Res
                 papers = published("centralised", cell.data) if cell.width == 1 else None
                 _add(table, name, FOUND, ours, papers)
         name = [cell.data, *([_setting(cell.setting)] if several else []), _variant(cell)]
-        if outcome.missing is None:
+        if outcome.records:
             ours = {column.name: outcome.mean(column.name) for column in columns}
             _add(table, name, columns, ours, experiment.paper(cell))
         else:
-            table.rows.append([*name, outcome.missing, *([""] * len(columns))])
+            table.rows.append([*name, "failed" if outcome.failures else "not run", *([""] * len(columns))])
         table.remarks += _remarks(outcome)
     return table
 
@@ -196,7 +183,7 @@ def _setting(setting: Setting) -> str:
 
 
 def _variant(cell: Cell) -> str:
-    return f"{NAMES[cell.variant]}, width {cell.width}" if cell.variant == "x" else NAMES[cell.variant]
+    return f"X, width {cell.width}" if cell.variant == "x" else cell.variant.upper()
 
 
 def _show(column: FigureColumn, value: float | None) -> str:
@@ -216,75 +203,3 @@ def _difference(column: FigureColumn, ours: float | None, papers: float | None) 
     if abs(difference) < 0.5 * 10**-column.digits:
         return "0"
     return f"{difference:+,.{column.digits}f}".replace("-", "−")
-
-
-def as_markdown(table: ResultTable) -> str:
-    """Return the table as Markdown."""
-    align = ["---"] * table.labels + ["---:"] * (len(table.head) - table.labels)
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (table.head, align, *table.rows)]
-    return "".join(f"| {line} |\n" for line in lines)
-
-
-# -- the document of all results --------------------------------------------------------------------------------------
-
-HEAD = """# The paper's experiments, run again
-
-`make results` writes this page from the records of `fedslim experiment run`; do not edit it. "Ours" is a run of this
-program, "paper" is the figure in the FedSLIM paper, and "difference" is ours minus the paper's. "One place" is plain
-SLIM over all data; the paper uses SLIM of 2012. Width 1 is SLIM as published; wider steps are ours
-([wide steps](explanation/wide-steps.md)). Our F1, WR@50, WR@100, ρ and gap compare with our own table of all data in
-one place, mined with the same width (1 for SA and SO), the paper's with the table of scikit-mine. The end of the first
-section compares ours with the tables of other systems. People wrote the paragraphs, from the project's own records;
-they may not fit tables made from other records.
-"""
-
-
-def document(store: Store, prose: str | Path, *, folder: str | Path | None = None, seeds: int = 1) -> str:
-    """Return the document as Markdown: tables, each with a paragraph written by hand, from PROSE/NAME.md."""
-    parts = [HEAD]
-    records: dict[str, RunRecord] = {}  # a cell may belong to several experiments
-    for experiment in EXPERIMENTS.values():
-        resolved = resolve(experiment.datasets, folder, store.datasets())
-        cells = experiment.cells(resolved.names, seeds=seeds)
-        found = {str(record.settings["cell"]): record for o in outcomes(cells, store) for record in o.records}
-        if not found:
-            continue
-        records |= found
-        parts.append(_section(experiment, cells, store, resolved.remarks, Path(prose)))
-    if not records:
-        msg = f"{store.folder}: there are no records in this folder; create some with `fedslim experiment run iid`"
-        raise InputError(msg)
-    parts.insert(1, _made_on(list(records.values())))
-    return "\n".join(parts)
-
-
-def _section(experiment: Experiment, cells: Sequence[Cell], store: Store, remarks: Sequence[str], prose: Path) -> str:
-    table = tabulate(experiment, cells, store)
-    path = prose / f"{experiment.name}.md"
-    try:
-        paragraph = path.read_text("utf-8").strip()
-    except OSError as error:
-        msg = f"{path}: cannot read the paragraph about {experiment.name} ({error.strerror}); write one"
-        raise InputError(msg) from error
-    lines = [f"## `{experiment.name}`: {experiment.title}", "", experiment.asks, "", paragraph, "", as_markdown(table)]
-    lines += [f"- {remark}." for remark in (*remarks, *dict.fromkeys(table.remarks))]
-    if experiment.datasets == SETS and experiment.name == "iid":
-        others = tabulate_references(cells, store)
-        if others.rows:
-            lines += ["", "Compared with the tables of other systems:", "", as_markdown(others)]
-    lines += ["", f"    fedslim experiment run {experiment.name}", f"    fedslim experiment show {experiment.name}", ""]
-    return "\n".join(lines)
-
-
-def _made_on(records: Sequence[RunRecord]) -> str:
-    """Where the figures come from; times are those of a machine that had other things to do as well."""
-    machines = Counter(
-        f"{r.machine.get('cpu')}, {r.machine.get('cores')} cores, {r.machine.get('memory_gb')} GB" for r in records
-    )
-    programs = Counter(", ".join(f"{name} {version}" for name, version in sorted(r.versions.items())) for r in records)
-    days = sorted({record.made[:10] for record in records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return (
-        f"{len(records)} records, created {when} on: {'; '.join(machines)}. Versions: {'; '.join(programs)}. "
-        "Results, rounds and bytes do not depend on the machine.\n"
-    )

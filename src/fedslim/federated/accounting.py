@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fedslim.data.atomic import write_whole
 from fedslim.errors import RunError
 from fedslim.federated.folder import set_aside
 from fedslim.federated.records import (
@@ -54,19 +52,37 @@ def table_figures(table: CodeTable) -> dict[str, Figure]:
     }
 
 
-def figures(  # noqa: PLR0913  # keyword-only
-    table: CodeTable, communication: Communication, *, tally: Tally, ending: Ending, members: int, seconds: float
-) -> dict[str, Any]:
-    """Return the results and costs of a run by name."""
-    return {
-        "members": members,
-        **table_figures(table),
-        "candidates": tally.candidates,
-        "seconds": seconds,
-        "converged": ending == "converged",
-        "ending": ending,
-        **communication.as_dict(),
-    }
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The code table of a run, how the search ended, and its costs.
+
+    `seconds` is the time of the federation alone. `member_usages` is known only if the variant shows it to the server.
+    """
+
+    table: CodeTable
+    tally: Tally
+    ending: Ending
+    communication: Communication
+    seconds: float
+    history: tuple[HistoryStep, ...] = field(repr=False)
+    member_usages: Mapping[str, Sequence[int]] | None = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the search ended by itself, not because of a limit or a stop."""
+        return self.ending == "converged"
+
+    def figures(self, members: int) -> dict[str, Any]:
+        """Return the results and costs of a run of so many members by name, ready for JSON."""
+        return {
+            "members": members,
+            **table_figures(self.table),
+            "candidates": self.tally.candidates,
+            "seconds": self.seconds,
+            "converged": self.converged,
+            "ending": self.ending,
+            **self.communication.as_dict(),
+        }
 
 
 class Account:
@@ -74,15 +90,16 @@ class Account:
 
     def __init__(self, session: ServerSession, on_round: Callable[[], None] | None = None) -> None:
         self.communication = Communication()
-        self.history: list[dict[str, Any]] = []
+        self.history: list[HistoryStep] = []
         self._session, self._on_round = session, on_round
         self._began = time.monotonic()
+        self._before = 0.0  # the seconds before a restart
         self._bits: float | None = None  # of the last step of the history, not rounded
 
     @property
     def seconds(self) -> float:
         """The seconds since this object was created, plus those before a restart."""
-        return time.monotonic() - self._began
+        return self._before + time.monotonic() - self._began
 
     def __call__(self, event: Trace) -> None:
         """Account for one trace."""
@@ -95,14 +112,11 @@ class Account:
             self._on_round()
 
     def passed_before(self, record: RoundRecord) -> None:
-        """Count a replayed round with the costs that were recorded when it ended."""
+        """Count a replayed round, and go on from the costs that were recorded when it ended."""
         self.communication.end_round()
-        self._remember(record.number, record.seconds, sum(one.sent for one in record.traffic.values()))
-
-    def carry_over(self, last: RoundRecord) -> None:
-        """Go on from the costs before a restart."""
-        self._began -= last.seconds
-        self.communication.traffic |= last.traffic
+        self.communication.traffic |= record.traffic
+        self._before = record.seconds
+        self._remember(record.number, record.seconds, self.communication.bytes_total)
 
     def _remember(self, number: int, seconds: float, sent: int) -> None:
         """Add a step to the history if the round changed the table."""
@@ -118,52 +132,32 @@ class Account:
         if self._session.settings.min_count > 1:
             # Exact bits depend on withheld counts, which could be found by trial and error.
             bits, percent = float(f"{bits:.2g}"), float(round(percent))
-        self.history.append(
-            {
-                "round": number,
-                "seconds": seconds,
-                "itemsets": search.itemsets,
-                "bits_total": bits,
-                "L_percent": percent,
-                "bytes_total": sent,
-            }
-        )
+        self.history.append(HistoryStep(number, seconds, search.itemsets, bits, percent, sent))
 
 
 # -- results of a server -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Served(RunResult):
     """The results and costs of a server's run."""
 
-    table: CodeTable
-    outcome: Outcome
-    communication: Communication
-    seconds: float
-    history: tuple[dict[str, Any], ...]
     lost: RunError | None  # why the run ended early, with the best table so far
-    untold: tuple[str, ...] = ()  # members that may not know how it ended
+    untold: tuple[str, ...]  # members that may not know how it ended
 
     def as_dict(self, file: FederationFile) -> dict[str, Any]:
-        """Return all figures by name, ready for JSON; see `figures`."""
-        found = figures(
-            self.table,
-            self.communication,
-            tally=self.outcome.tally,
-            ending=self.outcome.ending,
-            members=len(file.federation.members),
-            seconds=self.seconds,
-        )
-        return {**found, "reason": None if self.lost is None else str(self.lost), "not_told": list(self.untold)}
+        """Return all figures by name, ready for JSON."""
+        reason = None if self.lost is None else str(self.lost)
+        return {**self.figures(len(file.federation.members)), "reason": reason, "not_told": list(self.untold)}
 
 
 def served_by(
     session: ServerSession, outcome: Outcome, account: Account, lost: RunError | None, untold: tuple[str, ...] = ()
 ) -> Served:
     """Return the results of a session, with items named as the server knows them."""
-    table = table_at_server(session, outcome)
-    return Served(table, outcome, account.communication, account.seconds, tuple(account.history), lost, untold)
+    costs = account.communication, account.seconds, tuple(account.history)
+    found = table_at_server(session, outcome), outcome.tally, outcome.ending
+    return Served(*found, *costs, outcome.member_usages, lost, untold)
 
 
 def table_at_server(session: ServerSession, outcome: Outcome) -> CodeTable:
@@ -179,11 +173,7 @@ def names_at_server(session: ServerSession, items: int) -> tuple[str, ...]:
 
 
 def save_served(
-    served: Served,
-    file: FederationFile,
-    folder: Path,
-    command: str,
-    more: Mapping[str, Any] | None = None,
+    served: Served, file: FederationFile, folder: Path, command: str, more: Mapping[str, Any] | None = None
 ) -> None:
     """Save the table and a record with what the server saw, readable by their owner only.
 
@@ -191,7 +181,7 @@ def save_served(
     """
     found = {**served.as_dict(file), **(more or {})}
     traffic, untold = found.pop("by_kind"), found.pop("not_told")
-    seen, federation = served.outcome.member_usages or {}, file.federation
+    seen, federation = served.member_usages or {}, file.federation
     record = RunRecord(
         kind="server",
         data=federation.name,
@@ -200,7 +190,7 @@ def save_served(
         settings={**settings_of(file), "not_told": untold},
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         figures=found,
-        history=msgspec.convert(list(served.history), list[HistoryStep]),
+        history=list(served.history),
         members=[MemberRecord(name, usages=list(seen[name]) if name in seen else None) for name in federation.members],
         **stamp(served.table),
     )
@@ -212,8 +202,3 @@ def save_results(table: CodeTable, record: RunRecord, folder: Path) -> None:
     set_aside(folder)
     table.save(folder / CODE_TABLE, private=True)
     save_run(record, folder / RECORD, private=True)
-
-
-def write_record(record: dict[str, Any], path: Path) -> None:
-    """Write a JSON object atomically."""
-    write_whole(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim.data import TransactionDatabase
+from fedslim.federated.simulation import Simulation
 from fedslim.mdl.codetable import CodeTable
 from fedslim.mdl.driver import Stop
 from fedslim.mdl.mining import mine
 from fedslim.mdl.policy import WIDTH
-from fedslim.metrics import DiscoveryGap, Fidelity, GapRecovery, discovery_gap, fidelity, gap_recovery
+from fedslim.metrics import DiscoveryGap, Fidelity, discovery_gap, fidelity
 from fedslim.metrics.gap import GapItemset
-from fedslim.metrics.labelled import LabelledTable
-
-if TYPE_CHECKING:
-    from fedslim.federated.simulation import Simulation
+from fedslim.metrics.reference import LabelledTable, ratio
 
 FIGURES = ("f1", "precision", "recall", "wr50", "wr100", "rho", "gap", "gap_recovered", "grr")
 """The figures that a comparison adds to the record of a simulation."""
@@ -45,12 +43,17 @@ class Comparison(MinedAlone):
     """
 
     fidelity: Fidelity
-    recovery: GapRecovery
     recovered: tuple[GapItemset, ...]
+
+    @property
+    def grr(self) -> float:
+        """GRR = |G ∩ B| / |G|; 1 if the gap is empty."""
+        return ratio(len(self.recovered), len(self.gap))
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures by name, ready for JSON."""
-        found = {**self.fidelity.as_dict(), **self.recovery.as_dict()}
+        recovery = {"gap": len(self.gap), "gap_recovered": len(self.recovered), "grr": self.grr}
+        found = {**self.fidelity.as_dict(), **recovery}
         return {name: found[name] for name in FIGURES}
 
 
@@ -113,20 +116,13 @@ def compare(
         >>> from fedslim.data import builtin_members
         >>> from fedslim.federated import compare, simulate
         >>> compared = compare(simulate(dict(builtin_members("encounters"))))
-        >>> compared.fidelity.f1, compared.recovery.grr
+        >>> compared.fidelity.f1, compared.grr
         (1.0, 1.0)
     """
     databases = tuple(simulation.databases.values())
-    how = {"width": simulation.width, "effort": simulation.effort, "seed": simulation.seed}
+    how = {name: getattr(simulation.options, name) for name in ("width", "effort", "seed")}
     alone = alone or mine_alone(databases, reference, **how, stop=stop)
     if alone is None:
         return None
-    found = {frozenset(row.labels) for row in simulation.table.itemsets}
-    return Comparison(
-        alone.reference,
-        alone.local_tables,
-        alone.gap,
-        fidelity(alone.reference, simulation.table),
-        gap_recovery(alone.gap, simulation.table),
-        tuple(itemset for itemset in alone.gap.itemsets if frozenset(itemset.labels) in found),
-    )
+    found = fidelity(alone.reference, simulation.table), alone.gap.recovered_by(simulation.table)
+    return Comparison(alone.reference, alone.local_tables, alone.gap, *found)

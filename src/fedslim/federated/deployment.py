@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedslim import __version__
 from fedslim.data.database import TransactionDatabase
@@ -34,12 +35,10 @@ from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.server import ServerSession
 from fedslim.safeguards.audit import AuditLog
+from fedslim.safeguards.guard import Guard
+from fedslim.settings.federation_file import FederationFile
 from fedslim.trust.identity import Identity
 from fedslim.trust.tls import RevocationWatch, client_context, peer_name, server_context
-
-if TYPE_CHECKING:
-    from fedslim.safeguards.guard import Guard
-    from fedslim.settings.federation_file import FederationFile
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +102,12 @@ class DeployedServer:
     ) -> tuple[Outcome, Account, RunError | None]:
         """Serve one session; return its outcome, its costs, and why it ended early, if it did."""
         path = self.journal
-        reopened = self._reopen() if resume else None
+        reopened = None
+        if resume:
+            wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL, "prepared": self._prepared}
+            reopened = _reopen(path, self._key, wanted)
+            if reopened is None:
+                logger.info("%s: no journal to resume; starting a new run", path)
         if reopened is None and path.exists():
             msg = f"{path}: this journal of another run is in the way; continue that run with --resume, or move it away"
             raise JournalError(msg)
@@ -117,7 +121,7 @@ class DeployedServer:
         self.session = session = make_server_session(
             file,
             run=run,
-            keys=KeyTrust(file, lambda: listed.trust),
+            keys=KeyTrust.of(file, lambda: listed.trust),
             history=lambda: read_server_records(Journal.read(path, key=self._key), str(path)).rounds,
             prepared=self._kept,
         )
@@ -130,15 +134,13 @@ class DeployedServer:
             began = time.monotonic() - (rounds[-1].elapsed if rounds else 0.0)
             session.replay(kept, int(header["items"]), began, lambda number: account.passed_before(rounds[number]))
             logger.info("resumed after %s rounds", len(rounds))
-            if rounds:
-                account.carry_over(rounds[-1])
         self.network = NetworkServer(
             session,
             context,
             peer_name,
             patience=patience(file),
             journal=journal,
-            begin_journal=self._begin_journal(run, path),
+            begin_journal=partial(self._begin_journal, session, run, path),
             trace=account,
             communication=account.communication,
             seconds=account.seconds,
@@ -157,7 +159,8 @@ class DeployedServer:
                 raise
             outcome, lost = best, error
         finally:
-            self.network.close_journal()
+            if self.network.journal is not None:
+                self.network.journal.close()
         return outcome, account, lost
 
     def forget(self) -> None:
@@ -172,44 +175,28 @@ class DeployedServer:
     def _key(self) -> bytes:
         return self._identity.derived_key(SERVER_JOURNAL)
 
-    def _reopen(self) -> Reopened | None:
-        """Return the journal to resume; None if there is none, so that a new run begins."""
-        path = self.journal
-        found = _reopen(path, self._key)
-        if found is None:
-            logger.info("%s: no journal to resume; starting a new run", path)
-            return None
-        wanted = {"digest": self._file.digest().hex(), "protocol": m.PROTOCOL, "prepared": self._prepared}
-        for name, value in wanted.items():
-            if found.header.get(name) != value:
-                found.journal.close()
-                msg = f"{path}: the journal is of another federation or version ({name} differs); move it away"
-                raise JournalError(msg)
-        return found
-
-    def _begin_journal(self, run: bytes, path: Path) -> Callable[[int], Journal]:
-        def begin(n_items: int) -> Journal:
-            header = {"run": run.hex(), "items": n_items, "version": __version__, "protocol": m.PROTOCOL}
-            session = self.session
-            assert session is not None  # noqa: S101  # it has just begun
-            items = session.gathering
-            named = {"ids": b"".join(items.ids).hex(), "labels": list(items.labels)}
-            header |= named | {"digest": self._file.digest().hex(), "prepared": self._prepared}
-            return Journal.create(path, header, key=self._key)
-
-        return begin
+    def _begin_journal(self, session: ServerSession, run: bytes, path: Path, n_items: int) -> Journal:
+        header = {"run": run.hex(), "items": n_items, "version": __version__, "protocol": m.PROTOCOL}
+        header |= {"ids": b"".join(session.gathering.ids).hex(), "labels": list(session.gathering.labels)}
+        header |= {"digest": self._file.digest().hex(), "prepared": self._prepared}
+        return Journal.create(path, header, key=self._key)
 
 
-def _reopen(path: Path, key: bytes) -> Reopened | None:
-    """Reopen the journal at a path, if there is one, and log whether it was damaged."""
+def _reopen(path: Path, key: bytes, wanted: Mapping[str, Any]) -> Reopened | None:
+    """Reopen the journal at a path, if there is one, of the run that is wanted, and log whether it was damaged."""
     if not path.exists():
         return None
     found = Journal.reopen(path, key=key)
     if found is None:
         logger.warning("%s: the journal is damaged from the start; renamed it to %s.old", path, path.name)
-    elif found.cut:
+        return None
+    if found.cut:
         cut = "%s: cut off %s damaged bytes at its end; all members go back to where the journal ends now"
         logger.warning(cut, path, found.cut)
+    if other := [name for name in wanted if found.header.get(name) != wanted[name]]:
+        found.journal.close()
+        msg = f"{path}: the journal is of another federation, member or version ({other[0]} differs); move it away"
+        raise JournalError(msg)
     return found
 
 
@@ -270,7 +257,7 @@ class DeployedMember:
             self._data,
             secret=self._secret,
             vocabulary=self._vocabulary,
-            trust=MemberTrust(self._file, self._identity),
+            trust=MemberTrust.of_identity(self._file, self._identity),
             prepared=b"" if self._kept is None else self._kept.digest(),
         )
 
@@ -375,18 +362,12 @@ class DeployedMember:
     def _journal(self) -> Journal:
         """Reopen and replay the journal of an interrupted run, or create a new one."""
         path = self.journal
-        digest = self._file.digest().hex()
+        header = {"digest": self._file.digest().hex(), "member": self.session.name, "protocol": m.PROTOCOL}
         key = self._identity.derived_key(MEMBER_JOURNAL)
-        reopened = _reopen(path, key)
+        reopened = _reopen(path, key, header)
         if reopened is None:
-            return Journal.create(
-                path, {"digest": digest, "member": self.session.name, "protocol": m.PROTOCOL}, key=key
-            )
-        journal, header, records, _ = reopened
-        found = header.get("digest"), header.get("member"), header.get("protocol")
-        if found != (digest, self.session.name, m.PROTOCOL):
-            journal.close()
-            raise JournalError(f"{path}: the journal is of another federation, member or version; move it away")
+            return Journal.create(path, header, key=key)
+        journal, _, records, _ = reopened
         if records:
             logger.info("rejoining the run: replaying %s messages of its journal", len(records))
         self.session.replay(messages_in(records, str(path)))

@@ -7,22 +7,10 @@ so this module is not in `fedslim.data`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from fedslim.data import Partition, TransactionDatabase
-from fedslim.data.partition import (
-    PAPER_UNEVEN_SIZES,
-    check_member_count,
-    dirichlet,
-    iid,
-    sized,
-    support_quantity_skew,
-    support_skew,
-)
+from fedslim.data import Partition, TransactionDatabase, partition
 from fedslim.errors import ParameterError
-
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.codetable import CodeTable
 
 SKEWED = ("support-skew", "support-quantity-skew")  # the schemes that need the code table of all data
 
@@ -65,24 +53,21 @@ def divide(  # noqa: PLR0913  # keyword-only parameters of all schemes
     if scheme not in SCHEMES:
         raise ParameterError(f"there is no partition {scheme!r}; choose one of {', '.join(SCHEMES)}")
     if scheme == "iid":
-        return iid(database, members, seed=seed)
+        return partition.iid(database, members, seed=seed)
     if scheme == "dirichlet":
-        return dirichlet(database, members, alpha=alpha, seed=seed)
+        return partition.dirichlet(database, members, alpha=alpha, seed=seed)
     if scheme == "paper-sizes":
-        return _paper_sizes(database, members, seed)
-    check_member_count(database, members)  # before mining, which may take long
+        sizes = partition.PAPER_UNEVEN_SIZES
+        if partition.check_member_count(database, members) > len(sizes):
+            raise ParameterError(f"members is {members}; the paper gives sizes for at most {len(sizes)} members")
+        return replace(partition.sized(database, sizes[:members], seed=seed), scheme=scheme)
+    partition.check_member_count(database, members)  # before mining, which may take long
     if table is None:
         from fedslim.mdl.mining import mine  # noqa: PLC0415  # needed for these schemes only
 
         table = mine(database, width=1).table  # as in the paper, so partitions do not depend on the width of a run
     dominant = [(element.items, element.usage) for element in table.itemsets]
     if scheme == "support-skew":
-        return support_skew(database, members, dominant, min_size=min_dominant, seed=seed)
-    return support_quantity_skew(database, members, dominant, alpha=alpha, min_size=min_dominant, seed=seed)
-
-
-def _paper_sizes(database: TransactionDatabase, members: int, seed: int) -> Partition:
-    if check_member_count(database, members) > len(PAPER_UNEVEN_SIZES):
-        msg = f"members is {members}; the paper gives sizes for at most {len(PAPER_UNEVEN_SIZES)} members"
-        raise ParameterError(msg)
-    return replace(sized(database, PAPER_UNEVEN_SIZES[:members], seed=seed), scheme="paper-sizes")
+        return partition.support_skew(database, members, dominant, min_size=min_dominant, seed=seed)
+    divided = partition.support_quantity_skew
+    return divided(database, members, dominant, alpha=alpha, min_size=min_dominant, seed=seed)

@@ -23,7 +23,7 @@ from fedslim.federated.records import (
 from fedslim.mdl.codetable import CodeTable
 from fedslim.metrics import differences
 from fedslim.metrics.gap import supports_in
-from fedslim.metrics.labelled import usages
+from fedslim.metrics.reference import usages
 from fedslim.safeguards.audit import Summary
 
 if TYPE_CHECKING:
@@ -46,8 +46,12 @@ def member_record(  # noqa: PLR0913  # keyword-only
 
     `table` is the code table that it received, `kept` the same as its policy lets it be stored, `sent` what left it.
     """
-    federation = file.federation
-    own = _own(name, table, database)
+    from fedslim.mdl.covering import Covering  # noqa: PLC0415  # loads the kernels
+
+    federation, covering = file.federation, Covering(table)
+    supports = supports_in(database, [frozenset(row.labels) for row in table.itemsets])
+    _, elements = covering.cover(covering.known(database)[0])
+    used = np.bincount(elements, minlength=len(table))[: len(table)].tolist()
     return RunRecord(
         kind="member",
         data=federation.name,
@@ -57,21 +61,10 @@ def member_record(  # noqa: PLR0913  # keyword-only
         figures={**table_figures(table), "rounds": rounds, "bytes_up": sent.total.bytes, "ending": ending},
         history=[],
         traffic=[],
-        members=[MemberRecord(each, own.transactions if each == name else None) for each in federation.members],
-        own=msgspec.structs.replace(own, sent=sent.by_kind),
+        members=[MemberRecord(each, len(database) if each == name else None) for each in federation.members],
+        own=OwnRecord(name, len(database), supports, used, sent.by_kind),
         **stamp(kept),
     )
-
-
-def _own(name: str, table: CodeTable, database: TransactionDatabase) -> OwnRecord:
-    """Count at the member."""
-    from fedslim.mdl.covering import Covering  # noqa: PLC0415  # loads the kernels
-
-    supports = supports_in(database, [frozenset(row.labels) for row in table.itemsets])
-    covering = Covering(table)
-    _, elements = covering.cover(covering.known(database)[0])
-    used = np.bincount(elements, minlength=len(table))[: len(table)].tolist()
-    return OwnRecord(name, len(database), supports, used, {})
 
 
 def compared_record(record: RunRecord, table: CodeTable, alone: CodeTable | None) -> RunRecord:

@@ -25,10 +25,11 @@ from fedslim import __version__
 from fedslim.data.atomic import write_whole
 from fedslim.data.documents import Format
 from fedslim.errors import InputError
-from fedslim.mdl.codetable import CodeTable
+from fedslim.format import as_html, duration, size
+from fedslim.mdl.codetable import CodeTable, styled, table_html
 from fedslim.mdl.files import code_table_document, code_table_of
 from fedslim.metrics.differences import Difference  # msgspec reads field types at run time
-from fedslim.metrics.labelled import LabelledTable, by_usage, usages
+from fedslim.metrics.reference import LabelledTable, by_usage, usages
 from fedslim.safeguards.audit import Amount
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ FAILED = ".failed.txt"  # the suffix of a file that says why there is no record
 MAX_BYTES = 1 << 29
 
 COMPUTING = ("fedslim", "numpy", "numba", "llvmlite")  # the packages on which figures may depend
-
-SETTINGS = ("masked", "seed", "partition", "max_time", "max_rounds", "min_count", "min_members_with", "width", "effort")
-"""The settings of a simulation."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Figure = int | float | bool | str | None
@@ -161,8 +159,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return code_table_of(bytes(self.table), f"the table of {self.data}")
 
     def _repr_html_(self) -> str:
-        from fedslim.federated.notebook import run_html  # noqa: PLC0415  # for notebooks only
-
         members = [(member.name, member.transactions) for member in self.members]
         return run_html(self.variant, self.code_table, self.figures, members, self.command)
 
@@ -185,27 +181,26 @@ def simulation_record(  # noqa: PLR0913  # keyword-only
 
     `command` runs it again; `others` are more tables to compare with, by the names of the systems that made them.
     """
-    found = simulation.as_dict()
-    chosen = {name: found.pop(name) for name in SETTINGS}
-    traffic = found.pop("by_kind")
-    for name in ("variant", "sizes"):
-        del found[name]
-    agreements = []
+    found, chosen = simulation.figures(len(simulation.members)), simulation.settings()
+    traffic, variant = found.pop("by_kind"), chosen.pop("variant")
+    agreements, gap = [], None
     if compared is not None:
         found |= compared.as_dict()
         agreements.append(_agreement(reference, compared.fidelity.as_dict(), compared.reference, simulation.table))
+        recovered = set(compared.recovered)
+        gap = [GapRow(list(g.labels), g.usage, list(g.supports), g in recovered) for g in compared.gap.itemsets]
     record = RunRecord(
         kind="simulation",
         data=data,
-        variant=simulation.variant,  # type: ignore[arg-type]
+        variant=variant,
         command=command,
         settings={**chosen, **(settings or {})},
         figures={**found, **(figures or {})},
-        history=msgspec.convert(list(simulation.history), list[HistoryStep]),
+        history=list(simulation.history),
         traffic=msgspec.convert(traffic, list[KindTraffic]),
         members=_members(simulation, compared),
         agreements=agreements,
-        gap=None if compared is None else _gap(compared),
+        gap=gap,
         **stamp(simulation.table),
     )
     return with_agreements(record, others or {})
@@ -271,14 +266,12 @@ def machine() -> dict[str, Any]:
 
 def _members(simulation: Simulation, compared: Comparison | None) -> list[MemberRecord]:
     seen = simulation.member_usages
-    rows = []
-    for k, (name, size) in enumerate(zip(simulation.members, simulation.sizes, strict=True)):
-        alone = None
-        if compared is not None:
-            table = compared.local_tables[k]
-            alone = AloneRecord(len(table), table.compression.L_percent)
-        rows.append(MemberRecord(name, size, None if seen is None else list(seen[name]), alone))
-    return rows
+    tables = [None] * len(simulation.members) if compared is None else compared.local_tables
+    alone = [None if table is None else AloneRecord(len(table), table.compression.L_percent) for table in tables]
+    return [
+        MemberRecord(name, transactions, None if seen is None else list(seen[name]), own)
+        for name, transactions, own in zip(simulation.members, simulation.sizes, alone, strict=True)
+    ]
 
 
 def _agreement(name: str, figures: Mapping[str, float], reference: LabelledTable, table: CodeTable) -> Agreement:
@@ -296,11 +289,6 @@ def _agreement(name: str, figures: Mapping[str, float], reference: LabelledTable
 def _order(labels: frozenset[str], vocabulary: Sequence[str]) -> Labels:
     place = {label: number for number, label in enumerate(vocabulary) if label in labels}
     return sorted(labels, key=lambda label: (place.get(label, len(vocabulary)), label))
-
-
-def _gap(compared: Comparison) -> list[GapRow]:
-    found = set(compared.recovered)
-    return [GapRow(list(one.labels), one.usage, list(one.supports), one in found) for one in compared.gap.itemsets]
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -381,8 +369,41 @@ def _check_lengths(record: RunRecord, path: Path) -> None:
             raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {members} members")
 
 
-def _bad(path: str | Path, why: str) -> InputError:
-    return InputError(f"{path} is not a valid run record: {why}; run it again")
+FILES = Format(FORMAT, VERSION, InputError, "{path} is not a valid run record: {why}; run it again", oldest=2)
+_bad = FILES.bad
 
 
-FILES = Format(FORMAT, VERSION, _bad, oldest=2)
+# -- notebooks: a short summary in HTML without scripts; `fedslim report` makes a full one ----------------------------
+
+FEW = 10  # the maximum number of members to name
+
+
+def run_html(
+    variant: str,
+    table: CodeTable,
+    figures: Mapping[str, Any],
+    members: Sequence[tuple[str, int | None]],
+    note: str = "",
+) -> str:
+    """Return the results and costs of a run as HTML; missing figures are left out."""
+    gap, recovered = figures.get("gap"), figures.get("gap_recovered")
+    shown = {
+        "variant": variant,
+        "members": f"{len(members):,}: "
+        + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW]),
+        "rounds": _describe(figures, "rounds", "{:,}".format),
+        "sent": _describe(figures, "bytes_total", size),
+        "time": _describe(figures, "seconds", duration),
+        "F1": _describe(figures, "f1", "{:.3f}".format),
+        "found by no member alone": "" if gap is None or recovered is None else f"{recovered:,} of {gap:,}",
+    }
+    if len(members) > FEW:
+        shown["members"] = f"{shown['members']}, …"
+    rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in shown.items() if text)
+    command = f"<code>{as_html(note)}</code>" if note else ""
+    return styled(f"<table><tbody>{rows}</tbody></table>", table_html(table), command)
+
+
+def _describe(figures: Mapping[str, Any], name: str, how: Any) -> str:
+    value = figures.get(name)
+    return "" if value is None else str(how(value))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from fedslim.data import TransactionDatabase
 from fedslim.data.vocabulary import ItemSecret, Vocabulary
@@ -15,10 +16,8 @@ from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import KeyCheck, RosterSigner
 from fedslim.protocol.server import ServerSession
+from fedslim.settings.federation_file import FederationFile
 from fedslim.trust.identity import Identity, Statement, TrustStore
-
-if TYPE_CHECKING:
-    from fedslim.settings.federation_file import FederationFile
 
 MIN_FAREWELL = 5.0  # minimum seconds that members have to acknowledge the end of the run, however short the grace is
 
@@ -71,43 +70,58 @@ def patience(file: FederationFile) -> Patience:
     return Patience(**asdict(file.timeouts), farewell=max(file.timeouts.grace, MIN_FAREWELL))
 
 
+@dataclass(frozen=True)
 class KeyTrust:
-    """Checks members' agreement keys and roster signatures for one federation, at the server and at each member."""
+    """Checks members' agreement keys and roster signatures for one federation, at the server and at each member.
 
-    def __init__(self, file: FederationFile, trust: Callable[[], TrustStore]) -> None:
-        self._trust = trust  # a function, because the revocation list may be replaced
-        self._members = file.federation.members
-        # Includes the digest: a key signed for another federation file is not accepted.
-        self._federation = bytes.fromhex(file.federation.id) + file.digest()
+    `verify` raises unless the member of a statement has signed it with the key of this certificate.
+    """
+
+    file: FederationFile
+    verify: Callable[[Statement, bytes, bytes], None]
+
+    @cached_property
+    def federation(self) -> bytes:
+        """What signatures are for; it includes the digest: one for another federation file is not accepted."""
+        return bytes.fromhex(self.file.federation.id) + self.file.digest()
+
+    @classmethod
+    def of(cls, file: FederationFile, trust: Callable[[], TrustStore]) -> KeyTrust:
+        """Return what believes a trust store; `trust` returns it, because the revocation list may be replaced."""
+        return cls(file, _verifier(file, trust))
 
     def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
         """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.agreement_key(self._federation, name, key), certificate, signature)
+        self.verify(Statement.agreement_key(self.federation, name, key), certificate, signature)
 
     def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
         """See `protocol.roster.KeyCheck`."""
-        self._check(Statement.roster(self._federation, name, digest), certificate, signature)
-
-    def _check(self, statement: Statement, certificate: bytes, signature: bytes) -> None:
-        self._trust().verify(statement, certificate, signature, members=self._members, now=datetime.now(UTC))
+        self.verify(Statement.roster(self.federation, name, digest), certificate, signature)
 
 
+@dataclass(frozen=True)
 class MemberTrust(KeyTrust):
-    """A `KeyTrust` that can also sign, for a member."""
+    """A `KeyTrust` that can also sign, for a member; see `protocol.roster.RosterSigner`."""
 
-    def __init__(self, file: FederationFile, identity: Identity) -> None:
-        super().__init__(file, lambda: identity.trust)
-        self._identity = identity
+    name: str
+    certificate: bytes
+    signer: Callable[[Statement], bytes]
 
-    @property
-    def certificate(self) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.certificate_der
+    @classmethod
+    def of_identity(cls, file: FederationFile, identity: Identity) -> MemberTrust:
+        """Return what signs with the key of an identity, and believes what this believes."""
+        verify = _verifier(file, lambda: identity.trust)
+        return cls(file, verify, identity.name, identity.certificate_der, identity.sign)
 
     def sign(self, key: bytes) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.sign(Statement.agreement_key(self._federation, self._identity.name, key))
+        """See `protocol.roster.RosterSigner`."""
+        return self.signer(Statement.agreement_key(self.federation, self.name, key))
 
     def sign_roster(self, digest: bytes) -> bytes:
-        """See `protocol.roster.Trust`."""
-        return self._identity.sign(Statement.roster(self._federation, self._identity.name, digest))
+        """See `protocol.roster.RosterSigner`."""
+        return self.signer(Statement.roster(self.federation, self.name, digest))
+
+
+def _verifier(file: FederationFile, trust: Callable[[], TrustStore]) -> Callable[[Statement, bytes, bytes], None]:
+    members = file.federation.members
+    return lambda *signed: trust().verify(*signed, members=members, now=datetime.now(UTC))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from hashlib import shake_256
 from itertools import chain, count
@@ -18,22 +18,20 @@ from typing import Any
 import numpy as np
 
 from fedslim._jit import forget_caches, helped_with, wait_for
-from fedslim.algorithm1.pairs import FEW_PAIRS, PairLedger
 from fedslim.data import ItemSecret, Partition, TransactionDatabase, Vocabulary
 from fedslim.data.encoding import Encoding
 from fedslim.data.vocabulary import labels_for, over
 from fedslim.errors import ParameterError
-from fedslim.federated.accounting import Account, figures
-from fedslim.mdl.codetable import CodeTable
+from fedslim.federated.accounting import Account, RunResult
+from fedslim.federated.records import run_html
 from fedslim.mdl.driver import REPORT_EVERY, Progress, Stop
 from fedslim.mdl.mining import check_width, prepare as prepare_engine, reporter
 from fedslim.mdl.policy import HIGHEST_EFFORT, MAX_WIDTH, WIDTH
-from fedslim.mdl.steps import Tally
 from fedslim.network.in_process import MemoryFederation
 from fedslim.network.traffic import Communication
 from fedslim.protocol.member import MemberInput
 from fedslim.protocol.messages import Settings
-from fedslim.protocol.outcome import Ending, code_table
+from fedslim.protocol.outcome import code_table
 from fedslim.protocol.preparation import MAX_ROUNDS, Outline, Preparation
 from fedslim.protocol.prepare import Site
 from fedslim.protocol.roster import Unsigned
@@ -54,30 +52,65 @@ MAX_TRANSACTIONS = 1 << 40
 MAX_NAME_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """The result of a simulated federation: the code table, how the search ended, and its costs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of a run in one process; see `simulate`."""
 
-    `seconds` is the time of the federation alone. `member_usages` is known only if the variant shows it to the server.
-    """
-
-    variant: str
-    masked: bool
-    databases: Mapping[str, TransactionDatabase]
-    table: CodeTable
-    tally: Tally
-    ending: Ending
-    communication: Communication
-    seconds: float
-    seed: int
+    variant: str = "x"
+    masked: bool = True
+    seed: int = 0
     max_time: float | None = None
     max_rounds: int | None = None
+    min_count: int = 1
     min_members_with: int = 1
     width: int = WIDTH
     effort: int = 1
-    member_usages: Mapping[str, Sequence[int]] | None = field(default=None, repr=False)
-    history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, members: int, *, masking: bool = True, width: int | None = None, **given: Any) -> RunOptions:
+        """Return the options of a run of so many members; raise `ParameterError` unless they are valid."""
+        variant, max_rounds, max_time = given.get("variant", "x"), given.get("max_rounds"), given.get("max_time")
+        _check_variant(variant)
+        if not isinstance(masking, bool):
+            raise ParameterError(f"masking must be True or False, not {masking!r}")
+        number = isinstance(max_time, (int, float)) and not isinstance(max_time, bool)
+        if max_time is not None and not (number and math.isfinite(max_time) and max_time > 0):
+            raise ParameterError(f"max_time must be a positive number of seconds or None, not {max_time!r}")
+        if max_rounds is not None and not (_whole(max_rounds) and max_rounds > 0):
+            raise ParameterError(f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}")
+        if width is None:
+            width = WIDTH if variant == "x" else 1
+        check_width(width)
+        made = cls(masked=masking and variant not in UNMASKED, width=int(width), **given)
+        if not (_whole(made.seed) and 0 <= made.seed <= MAX_SEED):
+            raise ParameterError(f"seed must be a whole number from 0 to {MAX_SEED}, not {made.seed!r}")
+        for name, most, paper in (
+            ("min_count", MAX_COUNT, "has no smallest count"),
+            ("min_members_with", members, "has no smallest count"),
+            ("width", MAX_WIDTH, "tries one candidate in each step"),
+            ("effort", HIGHEST_EFFORT, "has one greedy search"),
+        ):
+            value = getattr(made, name)
+            if not (_whole(value) and 1 <= value <= most):
+                raise ParameterError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
+            if value != 1 and variant != "x":
+                msg = f"{name} is for variant x only; {variant} follows the paper, which {paper}; leave it out"
+                raise ParameterError(msg)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation(RunResult):
+    """The result of a simulated federation: the code table, how the search ended, and its costs."""
+
+    options: RunOptions
+    databases: Mapping[str, TransactionDatabase]
     partition: Partition | None = field(default=None, repr=False)
+
+    @property
+    def variant(self) -> str:
+        """The variant of the protocol."""
+        return self.options.variant
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -89,33 +122,16 @@ class Simulation:
         """The number of transactions of each member."""
         return tuple(map(len, self.databases.values()))
 
-    @property
-    def converged(self) -> bool:
-        """Whether the search ended by itself, not because of a limit or a stop."""
-        return self.ending == "converged"
+    def settings(self) -> dict[str, Any]:
+        """Return the options by name, and how the data were divided, ready for JSON."""
+        return {**asdict(self.options), "partition": self._partition()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all figures by name, ready for JSON."""
-        options = ("variant", "masked", "seed", "max_time", "max_rounds", "min_members_with", "width", "effort")
-        found = figures(
-            self.table,
-            self.communication,
-            tally=self.tally,
-            ending=self.ending,
-            members=len(self.databases),
-            seconds=self.seconds,
-        )
-        return {
-            **{name: getattr(self, name) for name in options},
-            "min_count": self.table.min_count,
-            "sizes": dict(zip(self.members, self.sizes, strict=True)),
-            "partition": self._partition(),
-            **found,
-        }
+        """Return settings, sizes, results and costs by name, ready for JSON."""
+        sizes = dict(zip(self.members, self.sizes, strict=True))
+        return {**self.settings(), "sizes": sizes, **self.figures(len(sizes))}
 
     def _repr_html_(self) -> str:
-        from fedslim.federated.notebook import run_html  # noqa: PLC0415  # for notebooks only
-
         return run_html(self.variant, self.table, self.as_dict(), list(zip(self.members, self.sizes, strict=True)))
 
     def _partition(self) -> dict[str, Any] | None:
@@ -177,26 +193,25 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         (140, 51, 'converged')
     """
     named = named_databases(databases)
-    check_run(variant, masking, max_time, max_rounds, seed)
-    check_smallest(variant, len(named), min_count, min_members_with)
-    width = width_of(variant, width)
-    check_effort(variant, effort)
-    masked = masking and variant not in UNMASKED
-    entropy = entropy_of(seed)
-    prepare(variant)
-    stop = stop or Stop()
-    members = tuple(named)
-    settings = Settings(
-        variant,
-        masked,
-        MAX_TRANSACTIONS,
+    options = RunOptions.of(
+        len(named),
+        variant=variant,
+        masking=masking,
+        max_time=max_time,
         max_rounds=max_rounds,
         min_count=min_count,
         min_members_with=min_members_with,
         width=width,
         effort=effort,
-        seed=seed if effort > 1 else 0,
+        seed=seed,
     )
+    entropy = entropy_of(seed)
+    prepare(variant)
+    stop = stop or Stop()
+    members = tuple(named)
+    chosen = asdict(options) | {"seed": seed if effort > 1 else 0}
+    del chosen["max_time"]  # only the server's clock knows it
+    settings = Settings(**chosen, max_transactions=MAX_TRANSACTIONS)
     server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
     first = next(iter(named.values()))
     vocabulary = first.vocabulary
@@ -205,28 +220,11 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
     present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
     account = Account(server)  # starts the clock of the history
     federation = MemoryFederation(server, present, entropy=entropy, trace=account)
-    communication = account.communication
-    outcome = federation.run(between=_between(server, stop.within(max_time), communication, on_progress))
-    seconds = account.seconds
-    return Simulation(
-        variant,
-        masked,
-        named,
-        code_table(outcome.table, vocabulary, first.encoding),
-        outcome.tally,
-        outcome.ending,
-        communication,
-        seconds,
-        seed,
-        max_time,
-        max_rounds,
-        min_members_with,
-        width,
-        effort,
-        outcome.member_usages,
-        tuple(account.history),
-        databases if isinstance(databases, Partition) else None,
-    )
+    outcome = federation.run(between=_between(server, stop.within(max_time), account.communication, on_progress))
+    costs = account.communication, account.seconds, tuple(account.history)
+    found = code_table(outcome.table, vocabulary, first.encoding), outcome.tally, outcome.ending
+    partition = databases if isinstance(databases, Partition) else None
+    return Simulation(*found, *costs, outcome.member_usages, options, named, partition)
 
 
 @cache
@@ -254,8 +252,9 @@ def _warm_up(variant: str) -> None:
     members = ("a", "b")
     settings = Settings(variant, variant not in UNMASKED, MAX_TRANSACTIONS)
     wait_for("ranking")
+    server = ServerSession(members, settings, run=bytes(16))
     MemoryFederation(
-        ServerSession(members, settings, run=bytes(16)),
+        server,
         {name: MemberInput(database, members, settings, secret, agreed) for name in members},
         entropy=entropy_of(0),
     ).run()
@@ -263,8 +262,8 @@ def _warm_up(variant: str) -> None:
     if variant == "x":
         sketch = Sketch.for_entries(1, 9)
         sketch.put(np.zeros(sketch.words, np.uint64), np.zeros(1, np.int32), np.ones(1, np.int64))
-    else:
-        PairLedger(1).need_room(FEW_PAIRS + 1)
+        side: Any = server.variant
+        side.search.now.ranking.warm_up()
 
 
 # -- while it runs ---------------------------------------------------------------------------------------------------
@@ -359,7 +358,9 @@ def prepare_together(
 def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
     """Return the databases by member name; raise `ParameterError` unless all have one vocabulary."""
     given = databases.parts if isinstance(databases, Partition) else databases
-    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else _number(given)
+    width = len(str(len(given)))  # so that the names sort in the order of the databases
+    numbered = ((f"member-{number:0{width}}", database) for number, database in enumerate(given, 1))
+    named: dict[Any, Any] = dict(given if isinstance(given, Mapping) else numbered)
     if not 1 <= len(named) <= MAX_MEMBERS:
         raise ParameterError(f"there are {len(named)} members; a federation has 1 to {MAX_MEMBERS}")
     for name, database in named.items():
@@ -379,53 +380,6 @@ def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:
                 "fedslim.data.encode_together"
             )
     return named
-
-
-def _number(databases: Sequence[TransactionDatabase]) -> dict[str, TransactionDatabase]:
-    """Name the databases so that the names sort in their order."""
-    width = len(str(len(databases)))
-    return {f"member-{number:0{width}}": database for number, database in enumerate(databases, 1)}
-
-
-def check_run(variant: object, masking: object, max_time: object, max_rounds: object, seed: object) -> None:
-    """Raise `ParameterError` unless these options are valid."""
-    _check_variant(variant)
-    if not isinstance(masking, bool):
-        raise ParameterError(f"masking must be True or False, not {masking!r}")
-    number = isinstance(max_time, (int, float)) and not isinstance(max_time, bool)
-    if max_time is not None and not (number and math.isfinite(max_time) and max_time > 0):  # type: ignore[arg-type,operator]
-        raise ParameterError(f"max_time must be a positive number of seconds or None, not {max_time!r}")
-    if max_rounds is not None and not (_whole(max_rounds) and max_rounds > 0):  # type: ignore[operator]
-        raise ParameterError(f"max_rounds must be a whole number of at least 1 or None, not {max_rounds!r}")
-    if not (_whole(seed) and 0 <= seed <= MAX_SEED):  # type: ignore[operator]
-        raise ParameterError(f"seed must be a whole number from 0 to {MAX_SEED}, not {seed!r}")
-
-
-def check_smallest(variant: str, databases: int, min_count: object, min_members_with: object) -> None:
-    """Raise `ParameterError` unless the variant and the number of databases allow these smallest counts."""
-    _check_for_x(variant, "min_count", min_count, MAX_COUNT, "has no smallest count")
-    _check_for_x(variant, "min_members_with", min_members_with, databases, "has no smallest count")
-
-
-def width_of(variant: str, width: int | None) -> int:
-    """Return the width of a run; raise `ParameterError` unless the variant allows the one given."""
-    if width is None:
-        return WIDTH if variant == "x" else 1
-    check_width(width)
-    _check_for_x(variant, "width", width, MAX_WIDTH, "tries one candidate in each step")
-    return int(width)
-
-
-def check_effort(variant: str, effort: object) -> None:
-    """Raise `ParameterError` unless the variant allows this effort."""
-    _check_for_x(variant, "effort", effort, HIGHEST_EFFORT, "has one greedy search")
-
-
-def _check_for_x(variant: str, name: str, value: object, most: int, paper: str) -> None:
-    if not (_whole(value) and 1 <= value <= most):  # type: ignore[operator]
-        raise ParameterError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
-    if value != 1 and variant != "x":
-        raise ParameterError(f"{name} is for variant x only; {variant} follows the paper, which {paper}; leave it out")
 
 
 def _check_variant(variant: object) -> None:

@@ -1,7 +1,7 @@
 """A ranking that knows bounds of all co-usages, so that only the counts that can matter are asked for.
 
-    ranking.plan(slot)             # which pairs of the element's row to ask for
-    ranking.put_counts(slot, …)    # their counts
+    ranking.plan((slot,))          # which pairs of the element's row to ask for
+    ranking.put_counts(rows)       # their counts
     ranking.learn((slot,), (None,))
 
 In a federation every count costs bytes, and every question a round. In one place counting is cheaper than bookkeeping.
@@ -10,7 +10,7 @@ In a federation every count costs bytes, and every question a round. In one plac
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from fedslim.errors import RunError
 from fedslim.mdl.kernels import bounds, foreseeing
 from fedslim.mdl.kernels.arrays import KeptArrays, lengthen
-from fedslim.mdl.kernels.bounds import PairStore
+from fedslim.mdl.kernels.bounds import BoundedRows, Fetched, PairStore
 from fedslim.mdl.kernels.ranking import TableFacts, Totals
 from fedslim.mdl.objective import log2
-from fedslim.mdl.questions import Change, Insert, SlotCounts
+from fedslim.mdl.policy import MAX_WIDTH
+from fedslim.mdl.questions import Change, Insert, SlotCounts, flatten
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int64]]  # the other elements, and bounds of the counts with them
 
 ALSO = 0.5
 """If rows must be asked for, then also those that may have candidates of half the gain: they would be next."""
@@ -30,35 +33,36 @@ ALSO = 0.5
 FIRST_PLACES = 1 << 4
 """Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
 
+FEWEST_MORE = 1 << 16
+"""Room for so many more pairs at least when it grows, since the pairs of dead elements are searched for first."""
+
+MOST_SLACK = 1 << 30
+"""What is stored about a pair is less the slack of two elements, and has 32 bits."""
+
+ROWS_AT_ONCE = 2
+"""Room for the pairs of so many rows of any length; most rows are much shorter."""
 
 FIRST_FORESEEN = -3
 """The version of the first table that is foreseen; the next ones are below it."""
 
-PURE = 3
-"""A pure change touches a new element and its two parents."""
+
+def _scratch_for(capacity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the scratch memory of `PairStore` for so many slots."""
+    return np.empty((2, capacity), np.int32), np.zeros((2, 2, capacity), np.int32), np.empty((2, capacity), np.int64)
 
 
-class Fetched(NamedTuple):
-    """Counts of pairs of an element, asked for in case that new elements stay.
-
-    A count above its `room` spoils the others in the same word.
-    """
-
-    slot: int
-    others: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    room: NDArray[np.int64]
-    word: NDArray[np.int64]
+def _keep(room: Pairs, ends: NDArray[np.int64], parts: list[Pairs]) -> None:
+    """Keep what was collected in scratch memory."""
+    n = int(ends[-1]) if len(ends) else 0
+    parts.append((room[0][:n].copy(), room[1][:n].copy()))
 
 
-class RowPlan(NamedTuple):
-    """Pairs of a row, their counts or the bounds of these, and the largest bound and gain of pairs left out."""
-
-    others: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    kinds: NDArray[np.uint8]
-    most: int
-    dropped: float
+def _joined(parts: list[Pairs]) -> Pairs:
+    if len(parts) == 1:
+        return parts[0]
+    none = (np.empty(0, np.int32), np.empty(0, np.int64))
+    others, counts = (np.concatenate(column) for column in zip(none, *parts, strict=True))
+    return others, counts
 
 
 def _touched_by(changes: Iterable[tuple[int, Change]], limit: int) -> set[int]:
@@ -79,16 +83,17 @@ class BoundedRanking(CandidateRanking):
             np.zeros(2, np.int64),
             np.full(capacity + 1, bounds.NONE),
             np.arange(capacity + 1, dtype=np.int32),
-            np.empty((2, capacity), np.int32),
+            *_scratch_for(capacity),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.int64),
             np.zeros(capacity, np.uint8),
             self._masks(),
         )
-        self._scratch = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8))
+        self._scratch = (np.empty(0, np.int32), np.empty(0, np.int64))
         self._marked_store = KeptArrays()
         self._newborn: tuple[int, Candidate] | None = None
-        self._pure: dict[int, tuple[int, set[int]]] = {}  # what entered in a pure change: when, what was touched since
+        self._pure: dict[int, int] = {}  # what entered in a pure change, and when
+        self._touched = np.zeros(capacity, np.int64)  # by slot: the version in which its covers last changed
 
     # -- what changes -------------------------------------------------------------------------------------------
 
@@ -112,22 +117,22 @@ class BoundedRanking(CandidateRanking):
         """See `CandidateRanking`."""
         version = self._version + 1
         born, self._newborn = self._newborn, None
-        touched = set(change.slots.tolist())
-        self._pure = {z: (entered, since | touched) for z, (entered, since) in self._pure.items() if z not in touched}
+        self._touched[change.slots] = version
+        if self._pure:
+            for slot in change.slots.tolist():
+                self._pure.pop(slot, None)
         if born is not None:
-            z, (x, y, together) = born[0], (born[1].x, born[1].y, born[1].together)
-            pure = sorted(change.slots.tolist()) == sorted((x, y, z)) and bool(
-                (np.maximum(change.won, change.lost) == together).all()
-            )
+            z, candidate = born
             self._make_room(self._limit + 1)
-            uses = int(change.won[change.slots == z].sum())
-            bounds.enter(z, x, y, together, uses, pure, self._limit, version, self._store, self._facts)
-            if pure:
-                self._pure[z] = (version, set())
+            entered = (z, candidate.x, candidate.y, candidate.together, change)
+            if bounds.enter(*entered, self._limit, version, self._store, self._facts):
+                self._pure[z] = version
                 return
         if pivot is None:
             self._store.slack[change.slots] += change.won
             self._store.dirty[change.slots] = version
+            if self._store.slack.max() > MOST_SLACK:
+                self._take_in_slack()
             return
         at = change.slots == pivot
         self._make_room(len(change.slots) * self._limit)
@@ -140,45 +145,47 @@ class BoundedRanking(CandidateRanking):
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
         while isinstance(found := super().best(), UnknownRows):
-            if lacking := {s for s in found.slots if not self._put_together(s, found.above)}:
-                low = found.above * ALSO
-                unknown = [s for s in self._unknown(low) if s in lacking or not self._put_together(s, low)]
-                return UnknownRows(tuple(unknown), low, self._best_known()[0])
+            if lacking := self._add_known(found.slots, found.above, bounds.IF_ENOUGH):
+                unknown = self._unknown(low := found.above * ALSO)
+                lacking |= self._add_known([s for s in unknown if s not in lacking], low, bounds.IF_ENOUGH)
+                return UnknownRows(tuple([s for s in unknown if s in lacking]), low, self._best_known()[0])
         return found
 
-    def _put_together(self, slot: int, above: float) -> bool:
-        """Store a row made of what is known about its pairs; return False if it lacks one that matters."""
-        if not self.is_complete(slot):
-            return False
-        plan = self._plan(slot, above, known_only=True)
-        if plan is not None:
-            self._learn((slot,), (SlotCounts(plan.others, plan.counts),), plan.most, plan.dropped)
-        return plan is not None
+    def _add_known(self, slots: Sequence[int], above: float, purpose: np.int64) -> set[int]:
+        """Store rows made of what is known about their pairs; return those that lack one that matters."""
+        some, lacking = np.array(slots, np.int32), np.zeros(len(slots), np.uint8)
+        others, counts = room = self._room()
+        k = 0
+        while k < len(slots):
+            planned = (k, self._limit, above, purpose, *room, self._longest_row, self._pool_end, lacking)
+            k, self._pool_end, n, most, dropped = bounds.add_known_rows(some, *planned, self._store, self._known)
+            if k < len(slots):
+                self._learn((slots[k],), (SlotCounts(others[:n], counts[:n]),), most, dropped)
+                k += 1
+        return set(some[lacking == 1].tolist())
 
     def is_complete(self, slot: int) -> bool:
         """Return whether the bounds of an element's pairs are of any use."""
         return bool(self._store.complete[slot])
 
-    def plan(self, slot: int) -> SlotCounts:
-        """Return the pairs of an element's row that may be candidates, with the bounds of their counts."""
-        plan = self._plan(slot, 0.0)
-        assert plan is not None  # noqa: S101  # that is so only with `known_only`
-        asked = plan.kinds == bounds.ASKED
-        return SlotCounts(plan.others[asked], plan.counts[asked])
+    def plan(self, slots: Sequence[int]) -> BoundedRows:
+        """Return the pairs of elements' rows that may be candidates."""
+        room, rows = self._room(), np.array(slots, np.int64)
+        ends, parts, done, before = np.zeros(len(slots), np.int64), list[Pairs](), 0, 0
+        known = (self._store, self._rows, self._facts, self._now)
+        while done < len(slots):
+            n = done + bounds.plan_rows(rows[done:], self._limit, *room, ends[done:], *known)
+            _keep(room, ends[done:n], parts)
+            ends[done:n] += before
+            done, before = n, ends[n - 1]
+        return BoundedRows(rows, ends, *_joined(parts))
 
-    def _plan(self, slot: int, above: float, *, known_only: bool = False) -> RowPlan | None:
-        """Return what is known about the pairs of a row; with `known_only` None if something must be asked for.
-
-        The arrays are valid until the next call.
-        """
-        if len(self._scratch[0]) < self._table.capacity:
-            size = 2 * self._table.capacity
-            self._scratch = (np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size, np.uint8))
-        others, counts, kinds = room = self._scratch
-        n, most, dropped = bounds.plan_row(
-            slot, self._limit, above, known_only, *room, self._store, self._rows, self._facts, self._now
-        )
-        return None if n < 0 else RowPlan(others[:n], counts[:n], kinds[:n], most, dropped)
+    def _room(self) -> Pairs:
+        """Return scratch memory for the pairs of some rows, which is used again by the next call."""
+        if len(self._scratch[0]) < self._table.capacity + MAX_WIDTH:
+            size = ROWS_AT_ONCE * (self._table.capacity + MAX_WIDTH)
+            self._scratch = (np.empty(size, np.int32), np.empty(size, np.int64))
+        return self._scratch
 
     def foresee(
         self,
@@ -186,57 +193,49 @@ class BoundedRanking(CandidateRanking):
         changes: Sequence[Change],
         also: Iterable[int] = (),
         leaving: Sequence[tuple[int, Change]] = (),
-    ) -> dict[int, SlotCounts]:
-        """Return the pairs of new elements and of their parents that are worth asking for, and their bounds.
+    ) -> BoundedRows:
+        """Return the pairs of new elements and of their parents that are worth asking for.
 
         It is presumed that what enters changes what is expected, and nothing else; so are pairs of other elements that
         it touches, and of some `also`. If elements are `leaving` then, only pairs that change by that are returned.
         """
         limit, entering = self._limit, [(move.slot, change) for move, change in zip(moves, changes, strict=True)]
-        then, now = self._after([change for _, change in (*entering, *leaving)])
-        then.usage[[slot for slot, _ in leaving]] = 0  # whatever is expected of those that leave later
-        expected = self._expected(entering, leaving)
-        new = np.array([move.slot for move in moves], np.int64)
+        pivots, flat = (
+            np.array([slot for slot, _ in (*entering, *leaving)], np.int64),
+            flatten([*changes, *(c for _, c in leaving)]),
+        )
         parents = np.array([parent for move in moves for parent in move.parents], np.int64)
-        size = self._table.capacity + len(moves)
-        others, counts = np.empty(size, np.int32), np.empty(size, np.int64)
-        known = (others, counts, self._store, self._facts, then, now)
-        found: dict[int, SlotCounts] = {}
-
-        def note(slot: int, n: int) -> None:
-            order = np.argsort(others[:n], kind="stable")
-            found[slot] = SlotCounts(others[:n][order], counts[:n][order])
-
-        if self._foreseen == FIRST_FORESEEN:  # so that it is compiled with any data
-            foreseeing.foresee_touched(0, np.zeros(limit, np.uint8), limit, 0.0, *known, expected)
-        for k, slot in enumerate(new.tolist()):
-            note(slot, foreseeing.foresee(new, parents, k, limit, 0.0, *known, expected))
+        shape, usage, together = (len(pivots), limit), self._facts.usage.copy(), np.zeros(len(moves), np.int64)
+        expected = foreseeing.Expected(np.zeros(shape[0], np.int64), np.full(shape, -1), np.zeros(shape, np.int64))
+        foreseeing.expect(pivots, parents, flat, limit, usage, together, self._store, self._facts, expected)
+        then, now = self._at(usage)
+        usage[pivots[len(moves) :]] = 0  # whatever is expected of those that leave later
         if leaving:
-            found.clear()
             touched = _touched_by(leaving, limit)
         else:
-            together = [self.known(x, np.array([y], np.int32))[0][0] for x, y in (move.parents for move in moves)]
             pure = expected.uses == together
-            impure = [one for k, one in enumerate(entering) if len(one[1].slots) > PURE or not pure[k]]
+            impure = [one for k, one in enumerate(entering) if len(one[1].slots) > bounds.PURE or not pure[k]]
             touched = {*also, *_touched_by(impure, limit)}
+        kind = foreseeing.UNASKED if leaving else foreseeing.NEW
+        steps = [(kind, move.slot, k) for k, move in enumerate(moves)]
         turn = np.zeros(limit, np.uint8)
-        turn[list(touched)] = turn[parents] = 2
-        for x, y in [] if leaving else [pair for one in moves for pair in (one.parents, one.parents[::-1])]:
-            if x not in touched:
-                note(x, foreseeing.foresee_parent(x, y, turn, limit, 0.0, *known))
-                turn[x] = 1
-        turn[[slot for slot in parents.tolist() if slot not in touched]] = 1
-        for slot in sorted(touched):
-            if min(then.usage[slot], self._facts.usage[slot]) > 0:  # it may have left since that was found
-                note(slot, foreseeing.foresee_touched(slot, turn, limit, 0.0, *known, expected))
-            turn[slot] = 1
-        return found
+        turn[list(touched)] = 2
+        for move in moves:
+            untouched = [pair for pair in (move.parents, move.parents[::-1]) if pair[0] not in touched]
+            turn[[slot for slot, _ in untouched]] = 1 if leaving else 2
+            steps += [(foreseeing.PARENT, *pair) for pair in untouched if not leaving]
+        steps += [(foreseeing.TOUCHED, slot, 0) for slot in sorted(touched)]
+        todo, new = np.array(steps, np.int64).reshape(-1, 3), pivots[: len(moves)]
+        ends, parts, done, before = np.zeros(len(todo), np.int64), list[Pairs](), 0, 0
+        presumed = foreseeing.Presumed(limit, *self._room(), self._store, self._facts, then, now, expected)
+        while done < len(todo):
+            n = foreseeing.foresee(todo, done, before, new, parents, turn, ends, presumed)
+            _keep(self._room(), ends[done:n] - before, parts)
+            done, before = n, ends[n - 1]
+        return BoundedRows(todo[:, 1].copy(), ends, *_joined(parts))
 
-    def _after(self, changes: Sequence[Change]) -> tuple[TableFacts, Totals]:
-        """Return the table after these changes."""
-        usage = self._facts.usage.copy()
-        for change in changes:
-            usage[change.slots] += change.won - change.lost
+    def _at(self, usage: NDArray[np.int64]) -> tuple[TableFacts, Totals]:
+        """Return the table with these usages."""
         total, in_use = int(usage.sum()), int(np.count_nonzero(usage))
         log_total = log2(total)
         self._foreseen -= 1  # not the version of any table: the logarithms that are kept are of other totals
@@ -249,31 +248,18 @@ class BoundedRanking(CandidateRanking):
         )
         return self._facts._replace(usage=usage), now
 
-    def _expected(
-        self, entering: Sequence[tuple[int, Change]], leaving: Sequence[tuple[int, Change]]
-    ) -> foreseeing.Expected:
-        """Return what elements change by entering and leaving; how far those reach that enter is not known yet."""
-        limit, shape = self._limit, (len(entering) + len(leaving), self._limit)
-        expected = foreseeing.Expected(np.zeros(shape[0], np.int64), np.full(shape, -1), np.zeros(shape, np.int64))
-        for k, (pivot, (slots, lost, won)) in enumerate((*entering, *leaving)):
-            expected.uses[k] = (lost + won)[slots == pivot].sum()
-            expected.won[k, slots[slots < limit]] = won[slots < limit]
-            if k >= len(entering):
-                expected.reach[k] = self.known(pivot, np.arange(limit, dtype=np.int32))[0]
-        return expected
-
     # -- what is known ------------------------------------------------------------------------------------------
 
-    def put_counts(self, slot: int, others: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
-        """Store the counts of some pairs of an element."""
-        self._make_room(len(others))
-        bounds.put_counts(slot, others, counts, self._limit, self._version, self._store, self._facts)
+    def put_counts(self, rows: BoundedRows) -> bool:
+        """Store the counts of some pairs; return False if one is above its bound."""
+        self._make_room(len(rows.others))
+        return bool(bounds.put_checked(rows, self._limit, self._version, self._store, self._facts))
 
     def known(self, slot: int, others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return bounds of the co-usages of an element with others, and which of them are the counts themselves."""
-        counts, kinds = np.empty(len(others), np.int64), np.empty(len(others), np.uint8)
-        bounds.bounds_of(slot, others, counts, kinds, self._limit, self._store, self._facts)
-        return counts, kinds == bounds.EXACT
+        counts, exact = np.empty(len(others), np.int64), np.empty(len(others), np.bool_)
+        bounds.bounds_of(slot, others, counts, exact, self._limit, self._store, self._facts)
+        return counts, exact
 
     def counts_of(self, slot: int, slots: int) -> NDArray[np.int64]:
         """Return the co-usages of an element with each slot that are known, and 0 for the others."""
@@ -287,44 +273,40 @@ class BoundedRanking(CandidateRanking):
         most, _ = self.known(slot, np.array(others, np.int32))
         return [other for other, bound in zip(others, most.tolist(), strict=True) if bound == 0]
 
-    def settle(self, moves: Sequence[Insert], fetched: Sequence[Fetched]) -> None:
+    def settle(self, moves: Sequence[Insert], fetched: Any) -> None:
         """Store the counts that were asked for in case that new elements stay, which they have.
 
         Those that may not have fit are dropped. Raise `RunError` if one that did fit is impossible.
         """
-        parents = {move.slot: move.parents for move in moves}
-        bounded = [(one, self.known(one.slot, one.others)[0]) for one in fetched]
-        spoilt = [word for one, most in bounded for word in one.word[most > one.room].tolist()]
-        good = []
-        for one, most in bounded:
-            sound = ~np.isin(one.word, spoilt)
-            if (one.counts > most)[sound].any():
-                raise RunError("a count is above its proven bound: a member does not count as the protocol says")
-            keep = sound & (self._facts.usage[one.others] > 0)
-            good.append((one.slot, one.others[keep], one.counts[keep]))
-            self.put_counts(*good[-1])
-        for slot, others, counts in good:
-            if slot not in self._pure or slot not in parents:
-                continue  # it is a parent, or its own covers have changed: what its parents lost is not known
-            entered, since = self._pure[slot]
-            same = ~np.isin(others, list(since))
-            for parent in parents[slot]:
-                derived = (slot, parent, others[same], counts[same], entered, self._limit, self._version)
-                bounds.derive(*derived, self._store, self._facts)
-        self._pure = {}
+        entered, self._pure = self._pure, {}
+        if not isinstance(fetched, Fetched):
+            return
+        self._make_room(len(fetched.others))
+        known = (self._limit, self._version, self._store, self._facts)
+        spoilt, kept = np.zeros(fetched.word[-1] + 1, np.uint8), np.zeros(len(fetched.others), np.int64)
+        if not bounds.put_sound(fetched, spoilt, kept, *known):
+            raise RunError("a count is above its proven bound: a member does not count as the protocol says")
+        parents = {move.slot: move.parents for move in moves if move.slot in entered}
+        # Of a parent, or an element whose own covers have changed, it is not known what its parents lost.
+        for slot, begin, end in zip(
+            fetched.slots.tolist(), [0, *fetched.ends.tolist()], fetched.ends.tolist(), strict=False
+        ):
+            part = slice(begin, end)
+            for parent in parents.get(slot, ()):
+                told = (fetched.others[part], fetched.counts[part], kept[part], entered[slot], self._touched)
+                bounds.derive(slot, parent, *told, *known)
+
+    def warm_up(self) -> None:
+        """See `CandidateRanking`."""
+        super().warm_up()
+        self.known(0, np.zeros(1, np.int32))
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self.put_row(slot, row)
-        for slot in slots:
-            plan = self._plan(slot, np.inf)
-            assert plan is not None  # noqa: S101
-            exact, most, dropped = plan.kinds == bounds.EXACT, plan.most, plan.dropped
-            if not exact.all():
-                most, dropped = max(most, int(plan.counts[~exact].max())), np.inf
-            self._learn((slot,), (SlotCounts(plan.others[exact], plan.counts[exact]),), most, dropped)
+        self._add_known(slots, np.inf, bounds.AS_IT_IS)
 
     def put_row(self, slot: int, row: SlotCounts) -> None:
         """Store the counts of all pairs of an element."""
@@ -338,15 +320,30 @@ class BoundedRanking(CandidateRanking):
     def _make_room(self, pairs: int) -> None:
         """Make room for this many more pairs, and drop those of dead elements."""
         store, chunks = self._store, pairs + pairs // int(bounds.IN_CHUNK) + 2
-        if store.used[0] + pairs <= len(store.cells) and store.used[1] + chunks <= len(store.chunks):
+        cells_used, chunks_used = store.used.tolist()
+        if cells_used + pairs <= len(store.cells) and chunks_used + chunks <= len(store.chunks):
             return
+        self._drop_dead()
+        for some, needed in ((store.cells, int(store.used[0]) + pairs), (store.chunks, int(store.used[1]) + chunks)):
+            if 8 * needed > 7 * len(some):
+                size = needed + max(needed // 4, FEWEST_MORE)
+                some.resize((size, some.shape[1]), refcheck=False)  # in place: there may be many
+
+    def _drop_dead(self) -> None:
         alive = np.zeros(self._births + 1, np.uint8)
         rank = self._table.elements.rank[: self._limit]
         alive[self._facts.birth[: self._limit][(self._facts.usage[: self._limit] > 0) | (rank >= 0)]] = 1
-        bounds.compact(alive, store)
-        for some, needed in ((store.cells, int(store.used[0]) + pairs), (store.chunks, int(store.used[1]) + chunks)):
-            if 8 * needed > 7 * len(some):
-                some.resize((needed + needed // 4, some.shape[1]), refcheck=False)  # in place: there may be many
+        bounds.compact(alive, self._store)
+
+    def _take_in_slack(self) -> None:
+        """Store bounds as they are, and begin with no slack; pairs that are not stored then have no bound."""
+        self._drop_dead()
+        store = self._store
+        cells = store.cells[: store.used[0]]
+        one, other = (store.slot[cells[:, column]] for column in (bounds.ONE, bounds.OTHER))
+        most = cells[:, bounds.MOST] + store.slack[one] + store.slack[other]
+        cells[:, bounds.MOST] = np.minimum(most, np.iinfo(np.int32).max)
+        store.slack[:] = store.complete[:] = 0
 
     def mark(self) -> None:
         """See `CandidateRanking`."""
@@ -367,8 +364,12 @@ class BoundedRanking(CandidateRanking):
         super()._grow()
         capacity = self._table.capacity
         if capacity > len(self._store.slack):
+            self._touched = lengthen(self._touched, capacity)
+            at, seen, found = _scratch_for(capacity)
             self._store = self._store._replace(
-                at=np.empty((2, capacity), np.int32),
+                at=at,
+                seen=seen,
+                bounds=found,
                 slack=lengthen(self._store.slack, capacity),
                 dirty=lengthen(self._store.dirty, capacity),
                 complete=lengthen(self._store.complete, capacity),

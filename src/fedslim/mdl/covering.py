@@ -15,12 +15,13 @@ from scipy.sparse import csr_array, issparse
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-from fedslim.mdl.cover_state import CoverState, lists_for
+from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels import counting
 from fedslim.mdl.kernels.arrays import empty_lists, empty_work
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import code_length, log2_table, standard_length
+from fedslim.mdl.parted_covers import lists_for
 from fedslim.mdl.table import WorkingTable
 
 if TYPE_CHECKING:
@@ -134,13 +135,14 @@ class Covering:
 
     def reconstruct(self, covers: Any) -> TransactionDatabase:
         """Return exactly the transactions that `matrix` turned into these covers."""
-        if not issparse(covers) or covers.ndim != MATRIX or covers.shape[1] != self.n_elements:
+        flags = covers if issparse(covers) else np.asarray(covers)  # a DataFrame, after `set_output`
+        if flags.ndim != MATRIX or flags.shape[1] != self.n_elements or flags.dtype.kind not in "biuf":
             msg = (
-                f"reconstruct takes what transform returns: a sparse matrix with {self.n_elements} columns, "
+                f"reconstruct takes what transform returns: a matrix with {self.n_elements} columns, "
                 "one for each element of the code table"
             )
             raise DataError(msg)
-        rows = csr_array(covers)
+        rows = csr_array(flags)
         rows.eliminate_zeros()
         sizes = np.array([len(self.items_of(k)) for k in range(self.n_elements)], np.int64)
         tids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -188,7 +190,4 @@ def worth(database: TransactionDatabase, table: CodeTable) -> list[float]:
     usages = state.usages
     total, in_use = int(usages.sum()), int(np.count_nonzero(usages))
     logs = log2_table(total)
-    return [
-        bits_after(usages[change.slots], change.won - change.lost, standard[change.slots], total, in_use, logs)
-        for change in state.try_removals(tuple(slots))
-    ]
+    return [bits_after(change, usages, standard, total, in_use, logs) for change in state.try_removals(tuple(slots))]

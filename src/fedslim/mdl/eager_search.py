@@ -6,7 +6,7 @@ It finds the same table as `SlimSearch` with far fewer questions and somewhat mo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.mdl.bounded_ranking import BoundedRanking
+from fedslim.mdl.kernels import changes
 from fedslim.mdl.objective import EXACT, standard_length
 from fedslim.mdl.policy import MAX_WIDTH, Policy
 from fedslim.mdl.questions import (
@@ -30,7 +31,7 @@ from fedslim.mdl.questions import (
     TryRemovals,
 )
 from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.search import SlimSearch
+from fedslim.mdl.search import SlimSearch, Usages
 from fedslim.mdl.steps import Trial
 
 Best = tuple[Candidate, ...] | UnknownRows
@@ -156,7 +157,8 @@ class EagerSearch(SlimSearch):
         """Return the removals that pruning will most likely try after it has tried all; none if none will leave."""
         if self.ranking.width == 1 or not self.policy.pruning:
             return []
-        expected = [self._expect((s,), usage, known, once=True)[0] for s in pending if s in self._table.itemsets]
+        now = Usages.of(usage)
+        expected = [self._expect_removal(s, now, known) for s in pending if s in self._table.itemsets]
         then = self._expect(tuple([one.slot for one in expected if one.leaves]), usage, known, once=True)
         return then if any(one.leaves for one in then) else []
 
@@ -167,25 +169,21 @@ class EagerSearch(SlimSearch):
 
         What is known about the first ones need not be asked. What was found about the others before gives a hint.
         """
-        usage, rank, least = usage.copy(), self._table.elements.rank, self.policy.min_count
-        pending, expected, same = set(queue), list[Expected](), True
+        if not queue:
+            return []
+        usage, rank = usage.copy(), self._table.elements.rank
+        pending, expected, now = set(queue), list[Expected](), Usages.of(usage)
+        order: list[int] = []  # the pending ones, the last comes next
         while pending and len(expected) < self.MAX_TRIALS:
-            slot = min(pending, key=lambda s: (usage[s], rank[s]))
+            order = order or sorted(pending, key=lambda s: (-usage[s], -rank[s]))
+            slot = order.pop()
             pending.remove(slot)
-            change = known.get(slot, NOTHING) if same else NOTHING
-            if change is NOTHING:
-                change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
-                # What has left since that was found, or is expected to leave before, wins nothing any more.
-                change = change.among((change.slots < self._table.n_items) | (usage[change.slots] > 0))
-            net = change.won - change.lost
-            then = usage[change.slots] + net
-            possible = then.min(initial=0) >= 0 and then.max(initial=0) < len(self._log2)
-            bits = self._bits_changed(change, usage) if possible else 0.0
-            gone = bool(possible and (bits < 0 or usage[slot] < least))
-            expected.append(Expected(slot, gone, change))
-            if gone:
-                same = False
-                usage[change.slots] = then
+            expected.append(one := self._expect_removal(slot, now, known))
+            if one.leaves:
+                order, known, change = [], {}, one.change
+                net = change.won - change.lost
+                usage[change.slots] += net
+                now = Usages.of(usage)
                 shrunk = [s for s in change.slots[net < 0].tolist() if s in self._table.itemsets and s != slot]
                 if not once:
                     pending |= {s for s in shrunk if usage[s]}
@@ -193,6 +191,19 @@ class EagerSearch(SlimSearch):
                 expected += [Expected(s, True, NOTHING) for s in unused]
                 pending -= set(unused)
         return expected
+
+    def _expect_removal(self, slot: int, now: Usages, known: Mapping[int, Change]) -> Expected:
+        """Return whether a removal will most likely be carried out at these usages, and what it changes."""
+        usage = now.usage
+        change = known.get(slot)
+        if change is None:
+            change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
+            # What has left since that was found, or is expected to leave before, wins nothing any more.
+            change = change.among((change.slots < self._table.n_items) | (usage[change.slots] > 0))
+        then = usage[change.slots] + (change.won - change.lost)
+        possible = len(then) == 0 or (then.min() >= 0 and then.max() < len(self._log2))
+        leaves = possible and (self._bits_changed(change, now) < 0 or usage[slot] < self.policy.min_count)
+        return Expected(slot, bool(leaves), change)
 
     def expect_insertions(self, question: TryInsertions) -> tuple[Sequence[Change], NDArray[np.int64]]:
         """Return what insertions will most likely change, and the usages after that."""
@@ -369,6 +380,7 @@ class EagerSearch(SlimSearch):
         slots = iter(free)
         slot = next(slots)
         usage, touched, shrunk = self._usage.copy(), set[int](), set[int]()
+        now = Usages(usage, self._total, self._in_use)
         moves: list[Insert] = []
         keeps: list[bool] = []
         expected: list[Change] = []
@@ -378,12 +390,13 @@ class EagerSearch(SlimSearch):
             expected.append(change)
             keep = self.ranking.charge == EXACT and not self.ranking.was_rejected(candidate)
             keeps.append(
-                keep := keep and not {candidate.x, candidate.y} & touched and self._bits_changed(change, usage) < 0
+                keep := keep and not {candidate.x, candidate.y} & touched and self._bits_changed(change, now) < 0
             )
             if not keep:
                 continue
             net = change.won - change.lost
             usage[change.slots] += net
+            now = Usages.of(usage)
             touched.update(change.slots.tolist())
             shrunk.update(change.slots[net < 0].tolist())
             slot = next(slots)
@@ -423,11 +436,13 @@ class EagerSearch(SlimSearch):
         """Note what candidates change: they may not stay now, or be undone, and be tried again."""
         if len(self._found) > MAX_FOUND:
             self._found.clear()
-        new = [move.slot for move in question.moves]
+        new = np.zeros(len(self._usage), np.bool_)
+        new[[move.slot for move in question.moves]] = True
         for candidate, move, (slots, lost, won) in zip(candidates, question.moves, answer.changes, strict=False):
-            at = np.where(slots == move.slot, -1, slots)
-            keep = ~np.isin(at, new)
-            self._found[candidate.x, candidate.y] = candidate.together, Change(at[keep], lost[keep], won[keep])
+            own = slots == move.slot
+            keep = own | ~new[slots]
+            at = np.where(own, -1, slots)[keep]
+            self._found[candidate.x, candidate.y] = candidate.together, Change(at, lost[keep], won[keep])
         trials = dict(zip(question.removals, answer.trials, strict=False))
         self._last |= trials
         self.fresh.update(trials)
@@ -474,5 +489,6 @@ def _only(question: TryInsertions, first: int) -> TryInsertions:
 
 def _scaled(change: Change, pivot: int, uses: int) -> Change:
     """Return what a trial would most likely find if the element that enters or leaves were used so often."""
-    before = max(1, int((change.lost + change.won)[change.slots == pivot].sum()))
-    return Change(change.slots, change.lost * uses // before, change.won * uses // before)
+    lost, won = np.empty((2, len(change.slots)), np.int64)
+    changes.scale(*change, pivot, uses, lost, won)
+    return Change(change.slots, lost, won)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from fedslim.data.atomic import write_whole
+from fedslim.data.database import first_repeat
 from fedslim.data.discretise import Intervals
 from fedslim.data.documents import Format
 from fedslim.data.encoding import Encoding
@@ -132,8 +133,7 @@ def code_table_of(data: bytes, path: str | Path) -> CodeTable:
     file = FILES.decode(data, path, _CodeTableFile)
     labels = tuple(item.item for item in file.items)
     index = {label: i for i, label in enumerate(labels)}
-    if len(index) != len(labels):
-        twice = next(label for i, label in enumerate(labels) if index[label] != i)
+    if (twice := first_repeat(labels)) is not None:
         raise _bad(path, f"item {twice!r} is listed twice")
     found = [_itemset(path, number, row, index, file.transactions) for number, row in enumerate(file.itemsets, 1)]
     keys = [order_key(ids, entry) for ids, _, _, entry in found]
@@ -165,11 +165,9 @@ def _encoding(path: str | Path, plain: dict[str, Any]) -> Encoding:
     try:
         encoding = encoding_from_dict(plain)
         cut = [one for one in encoding.intervals if isinstance(one, Intervals)]
-        right = encoding.kind in {"one-hot", "categorical", "schema"} and encoding.to_dict() == plain
-        right &= all(isinstance(name, str) for name in (*encoding.columns, *encoding.ignored, *encoding.missing))
+        right = encoding.kind != "items" and json.loads(json.dumps(encoding.to_dict())) == plain
         right &= encoding.kind != "categorical" or len(encoding.intervals) == len(encoding.columns)
-        right &= all(a < b for one in cut for a, b in pairwise(map(float, one.cuts)))
-        right &= all(isinstance(label, str) for one in cut for label in one.labels)
+        right &= all(a < b for one in cut for a, b in pairwise(one.cuts))
         right &= all(len(one.labels) == len(one.cuts) + 1 for one in cut)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise _bad(path, f"its encoding is not one ({error})") from None
@@ -193,8 +191,6 @@ def _itemset(
     return ids, row.usage, row.support, row.entry
 
 
-def _bad(path: str | Path, why: str) -> CodeTableError:
-    return CodeTableError(f"{path} is not a code table that fedslim can use: {why}; write it again with `fedslim mine`")
-
-
-FILES = Format(FORMAT, VERSION, _bad, oldest=1)
+_PROBLEM = "{path} is not a code table that fedslim can use: {why}; write it again with `fedslim mine`"
+FILES = Format(FORMAT, VERSION, CodeTableError, _PROBLEM, oldest=1)
+_bad = FILES.bad

@@ -21,22 +21,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fedslim.mdl import questions as q
 from fedslim.mdl.eager_search import EagerSearch
 from fedslim.mdl.itemsets import Itemset
 from fedslim.mdl.kernels.arrays import KeptArrays
 from fedslim.mdl.objective import log2, standard_length
 from fedslim.mdl.policy import MAX_WIDTH, Policy
-from fedslim.mdl.questions import (
-    Change,
-    GoBack,
-    Insert,
-    Mark,
-    Question,
-    Remove,
-    TryInsertions,
-    TryRemovals,
-    add_changes,
-)
 from fedslim.mdl.ranking import Candidate
 from fedslim.mdl.search import SlimSearch
 from fedslim.mdl.steps import SearchResult, Snapshot
@@ -223,12 +213,12 @@ class ContinuedSearch(SlimSearch):
         self._start_from = start
         self._widths = widths
 
-    def _begin(self) -> Generator[Question, Any, None]:
+    def _begin(self) -> Generator[q.Question, Any, None]:
         yield from super()._begin()
         self._draw_width()
         yield from self._install(self._start_from)
 
-    def _next_candidates(self) -> Generator[Question, Any, tuple[Candidate, ...]]:
+    def _next_candidates(self) -> Generator[q.Question, Any, tuple[Candidate, ...]]:
         found = yield from super()._next_candidates()
         self._draw_width()  # already now, since pruning may look ahead to the next step
         return found
@@ -237,18 +227,18 @@ class ContinuedSearch(SlimSearch):
         if self._widths is not None:
             self.ranking.width = self._widths.between(*RANDOM_WIDTHS)
 
-    def _install(self, table: Table) -> Generator[Question, Any, None]:
+    def _install(self, table: Table) -> Generator[q.Question, Any, None]:
         """Insert itemsets that were found before."""
         yield from self._come_back()
         for first in range(0, len(table), MAX_WIDTH):
             some = table[first : first + MAX_WIDTH]
             moves = [
-                Insert.again(slot, *one) for slot, one in zip(self._table.free_slots(len(some)), some, strict=True)
+                q.Insert.again(slot, *one) for slot, one in zip(self._table.free_slots(len(some)), some, strict=True)
             ]
             for move in moves:
                 self._reserve(move.slot)
                 self._standard[move.slot] = standard_length(move.itemset, self._item_lengths)
-            changes = (yield TryInsertions(tuple(moves), (True,) * len(moves))).changes
+            changes = (yield q.TryInsertions(tuple(moves), (True,) * len(moves))).changes
             for move, change in zip(moves, changes, strict=True):
                 bits = self._bits_changed(change)
                 self._table.stage(move.slot, move.itemset, move.entry)
@@ -279,7 +269,7 @@ class LocalSearch(ContinuedSearch):
         self.best_bits = math.inf  # L of the best table so far
         self._standing: list[Standing] | None = None  # the marked table, for ruins
 
-    def run(self) -> Generator[Question, Any, SearchResult]:
+    def run(self) -> Generator[q.Question, Any, SearchResult]:
         """Run the segment."""
         yield from self._begin()
         yield from self._mark()
@@ -301,9 +291,9 @@ class LocalSearch(ContinuedSearch):
 
     # -- the state to return to ---------------------------------------------------------------------------------
 
-    def _mark(self) -> Generator[Question, Any, None]:
+    def _mark(self) -> Generator[q.Question, Any, None]:
         yield from self._come_back()
-        yield Mark()
+        yield q.Mark()
         self.bits_now = self._exact_bits()
         self._standing = None
         self._table.mark()
@@ -317,9 +307,9 @@ class LocalSearch(ContinuedSearch):
                 self.patches.append(Patch(tuple(sorted(then - now)), tuple(sorted(now - then))))
             self._slack = SLACK * self._model_bits / max(self._in_use, 1)
 
-    def _go_back(self) -> Generator[Question, Any, None]:
+    def _go_back(self) -> Generator[q.Question, Any, None]:
         yield from self._come_back()
-        yield GoBack()
+        yield q.GoBack()
         self._table.go_back()
         self._usage[:] = 0  # also of the slots that were added since
         self._marked_counts.put_back((self._usage, self._standard))
@@ -336,7 +326,7 @@ class LocalSearch(ContinuedSearch):
         self._model_bits = math.fsum([len(used) * log_total, *(-logs).tolist(), *standard.tolist()])
         return data + self._model_bits
 
-    def _settle(self) -> Generator[Question, Any, None]:
+    def _settle(self) -> Generator[q.Question, Any, None]:
         """Continue from the current table if it is good enough, and from the marked one otherwise."""
         marked, self.bits_now = self._marked_figures[2], self._exact_bits()
         if self.bits_now < marked or marked < self.bits_now < self.best_bits + self._slack:
@@ -346,7 +336,7 @@ class LocalSearch(ContinuedSearch):
 
     # -- iterations ---------------------------------------------------------------------------------------------
 
-    def _iterate(self) -> Generator[Question, Any, None]:
+    def _iterate(self) -> Generator[q.Question, Any, None]:
         """Take some itemsets out, prune, continue greedily, and keep what is good enough."""
         before, record, tried = self.bits_now, self.best_bits, self.tally.candidates
         kind = self.experience.choose(self._dice)
@@ -376,23 +366,23 @@ class LocalSearch(ContinuedSearch):
         expected = taken_out / self.ranking.width
         return deficits[-1] > rate * max(expected - steps, expected / 4 + LATELY) + self._slack
 
-    def _take_out(self, slots: tuple[int, ...]) -> Generator[Question, Any, None]:
+    def _take_out(self, slots: tuple[int, ...]) -> Generator[q.Question, Any, None]:
         """Remove itemsets, then those that are worth nothing without them."""
         yield from self._come_back()
         self._touched, self._shrunk, self._later = set(), set(), set()
         if slots:
-            change = add_changes((yield TryRemovals(slots, (True,) * len(slots))))
+            change = q.add_changes((yield q.TryRemovals(slots, (True,) * len(slots))))
             bits = self._bits_changed(change)
             for slot in slots:
                 self._leave(slot, None)
             self._apply(change, bits)
         for slot in self._unused():
-            yield Remove(slot)
+            yield q.Remove(slot)
             self._leave(slot, None)
         # Not `_sweep`, which would keep an itemset that is used too seldom if its removal costs bits.
         yield from self._prune(set(self._shrunk), forced_only=not self.policy.pruning)
 
-    def _apply_patch(self, patch: Patch) -> Generator[Question, Any, None]:
+    def _apply_patch(self, patch: Patch) -> Generator[q.Question, Any, None]:
         """Change the table as another chain has changed its own, and keep what is better."""
         slot_of = {x: s for s, x in self._table.itemsets.items()}
         gone = [slot_of.pop(x) for x, _ in patch.removed if x in slot_of]
@@ -409,12 +399,12 @@ class LocalSearch(ContinuedSearch):
 class EagerLocalSearch(LocalSearch, EagerSearch):
     """The same for sources where a question is dear."""
 
-    _marked_last: dict[int, Change]  # the marked state of `_last`: a slot may hold another element by now
+    _marked_last: dict[int, q.Change]  # the marked state of `_last`: a slot may hold another element by now
 
-    def _mark(self) -> Generator[Question, Any, None]:
+    def _mark(self) -> Generator[q.Question, Any, None]:
         yield from super()._mark()
         self._marked_last = self._last.copy()
 
-    def _go_back(self) -> Generator[Question, Any, None]:
+    def _go_back(self) -> Generator[q.Question, Any, None]:
         yield from super()._go_back()
         self._last = self._marked_last.copy()

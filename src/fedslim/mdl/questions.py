@@ -58,10 +58,10 @@ class Changes(NamedTuple):
         _, slots, lost, won = self
         return tuple([Change(slots[a:b], lost[a:b], won[a:b]) for a, b in zip([0, *ends], ends, strict=False)])
 
-    def last(self) -> Change:
-        """Return the change of the last trial."""
-        begin = self.ends[-2] if len(self.ends) > 1 else 0
-        return Change(self.slots[begin:], self.lost[begin:], self.won[begin:])
+    def last(self, n: int) -> Changes:
+        """Return the last `n` trials."""
+        begin = self.ends[-n - 1] if len(self.ends) > n else 0
+        return Changes(self.ends[-n:] - begin, self.slots[begin:], self.lost[begin:], self.won[begin:])
 
 
 def flatten(changes: Sequence[Change]) -> Changes:
@@ -75,6 +75,8 @@ def flatten(changes: Sequence[Change]) -> Changes:
 
 def join_changes(parts: Sequence[Changes]) -> Changes:
     """Return the trials of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     before = np.cumsum([0, *(len(part.slots) for part in parts)])
     ends = [part.ends + begin for part, begin in zip(parts, before.tolist(), strict=False)]
     return Changes(*(np.concatenate(some) for some in (ends, *list(zip(*parts, strict=True))[1:])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ MARGIN = 32.0
 """Pairs estimated to cost more bits than this are not kept: rows stay short, and rarely have to be asked for again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """Two elements to join, their co-usage, and the estimated gain in bits."""
 
     x: int
@@ -130,7 +129,7 @@ class CandidateRanking:
         choice = self._choice
         n, above = ranking.choose(self._limit, width, LOOK * width, self._tree, choice, self._known)
         columns = (choice.row, choice.partner, choice.together, choice.gain)
-        return tuple([Candidate(*values) for values in zip(*(c[:n].tolist() for c in columns), strict=True)]), above
+        return tuple(map(Candidate._make, zip(*(c[:n].tolist() for c in columns), strict=True))), above
 
     def _unknown(self, above: float) -> tuple[int, ...]:
         """Return the unknown rows whose bound is at least `above`; if there are many, those with the highest bounds."""
@@ -260,7 +259,7 @@ class CandidateRanking:
         """Return those of the other elements that are certainly in no cover with this one."""
         return []
 
-    def settle(self, moves: Sequence[Insert], fetched: Sequence[Any]) -> None:
+    def settle(self, moves: Sequence[Insert], fetched: Any) -> None:
         """Take in counts that were asked for in case that these insertions stay."""
 
     def welcome(self, slot: int, candidate: Candidate | None = None) -> None:  # noqa: ARG002  # for rankings that know more

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.mdl import questions as q
 from fedslim.mdl.itemsets import Itemset
+from fedslim.mdl.kernels import changes
 from fedslim.mdl.kernels.arrays import lengthen
 from fedslim.mdl.kernels.gain import bits_after
 from fedslim.mdl.objective import Bits, description_length, log2_table, standard_length, standard_lengths
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
 
 ITEMS_FOR_EACH = 8
 """A step has at most one candidate for so many items: with fewer, poor ones are soon among the best disjoint ones."""
+
+
+class Usages(NamedTuple):
+    """The usage of each slot, their sum, and how many of them are not 0."""
+
+    usage: NDArray[np.int64]
+    total: int
+    in_use: int
+
+    @classmethod
+    def of(cls, usage: NDArray[np.int64]) -> Usages:
+        """Return these usages with their sum."""
+        return cls(usage, int(usage.sum()), int(np.count_nonzero(usage)))
 
 
 class SlimSearch:
@@ -83,9 +97,11 @@ class SlimSearch:
         """The current usage of each slot; a view, do not change or keep it."""
         return self._usage
 
-    def is_element(self, slot: int) -> bool:
-        """Return whether a slot has an element."""
-        return slot < self._table.n_items or slot in self._table.itemsets
+    def which_are_elements(self, slots: int) -> NDArray[np.bool_]:
+        """Return for each of so many slots whether it has an element."""
+        alive = np.zeros(slots, np.bool_)
+        alive[: self._table.n_items] = alive[self._table.order] = True
+        return alive
 
     def found(self) -> list[tuple[int, TableEntry]]:
         """Return the itemsets of the table in cover order, with their slots."""
@@ -396,10 +412,9 @@ class SlimSearch:
         net: NDArray[np.int64] = change.won - change.lost
         self._tried = self._still_valid(change, pivot)
         self.ranking.change(change, pivot)
-        used_before = int(np.count_nonzero(self._usage[change.slots]))
-        self._usage[change.slots] += net
-        self._total += int(net.sum())
-        self._in_use += int(np.count_nonzero(self._usage[change.slots])) - used_before
+        more, born = changes.apply(*change, self._usage)
+        self._total += more
+        self._in_use += born
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
 
@@ -414,13 +429,10 @@ class SlimSearch:
         others = [s for s, trial in self._tried.items() if s not in touched and pivot not in trial.slots]
         return {s: self._tried[s] for s in self.ranking.never_with(pivot, others)}
 
-    def _bits_changed(self, change: Change, usage: NDArray[np.int64] | None = None) -> float:
+    def _bits_changed(self, change: Change, at: Usages | None = None) -> float:
         """Return the change of L(D, CT) in bits, from the current usages or from others."""
-        slots, net = change.slots, change.won - change.lost
-        before, total, in_use = self._usage[slots], self._total, self._in_use
-        if usage is not None:
-            before, total, in_use = usage[slots], int(usage.sum()), int(np.count_nonzero(usage))
-        return bits_after(before, net, self._standard[slots], total, in_use, self._log2)
+        usage, total, in_use = at or (self._usage, self._total, self._in_use)
+        return bits_after(change, usage, self._standard, total, in_use, self._log2)
 
     def _reserve(self, slot: int) -> None:
         if slot >= len(self._usage):

@@ -11,11 +11,5 @@ from fedslim.metrics.fidelity import (
     spearman as spearman,
     weighted_recall as weighted_recall,
 )
-from fedslim.metrics.gap import (
-    DiscoveryGap as DiscoveryGap,
-    GapRecovery as GapRecovery,
-    discovery_gap as discovery_gap,
-    gap_recovery as gap_recovery,
-    predict_gap as predict_gap,
-)
+from fedslim.metrics.gap import DiscoveryGap as DiscoveryGap, discovery_gap as discovery_gap, predict_gap as predict_gap
 from fedslim.metrics.reference import load_reference as load_reference

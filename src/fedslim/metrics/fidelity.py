@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fedslim.data.generators import check_whole
+from fedslim.data.parsing import check_whole
 from fedslim.errors import ParameterError
-from fedslim.metrics.labelled import LabelledTable, Labels, by_usage, ratio, usages
+from fedslim.metrics.reference import LabelledTable, by_usage, ratio, usages
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def fidelity(reference: LabelledTable, found: LabelledTable) -> Fidelity:
         recall=recall,
         precision=precision,
         f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
-        wr50=_weighted_recall(a, b, 50),
-        wr100=_weighted_recall(a, b, 100),
+        wr50=weighted_recall(reference, found, 50),
+        wr100=weighted_recall(reference, found, 100),
         rho=spearman([x for x, _ in pairs], [y for _, y in pairs]) if pairs or not (a or b) else 0.0,
         matched=len(matched),
         missed=len(a) - len(matched),
@@ -70,11 +70,8 @@ def weighted_recall(reference: LabelledTable, found: LabelledTable, k: int) -> f
     Ties in usage go to the larger itemset, then to the sorted labels in lexicographic order. So exactly k itemsets
     count (or all, if there are fewer), and the choice does not depend on the order of either table.
     """
-    return _weighted_recall(usages(reference), usages(found), check_whole("k", k, 1))
-
-
-def _weighted_recall(a: dict[Labels, int], b: Iterable[Labels], k: int) -> float:
-    top, recovered = by_usage(a)[:k], set(b)
+    a = usages(reference)
+    top, recovered = by_usage(a)[: check_whole("k", k, 1)], usages(found)
     return ratio(sum(a[labels] for labels in top if labels in recovered), sum(a[labels] for labels in top))
 
 

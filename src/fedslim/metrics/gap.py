@@ -6,13 +6,12 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fedslim.data import TransactionDatabase
-from fedslim.data.generators import check_whole
+from fedslim.data.parsing import check_whole
 from fedslim.errors import ParameterError
 from fedslim.mdl.codetable import CodeTable
-from fedslim.metrics.labelled import LabelledTable, Labels, by_usage, ratio, usages
+from fedslim.metrics.reference import LabelledTable, Labels, by_usage, ratio, usages
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +21,6 @@ class GapItemset:
     labels: tuple[str, ...]
     usage: int
     supports: tuple[int, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return labels, usage and supports by their names in records."""
-        supports = {"supports": list(self.supports)} if self.supports else {}
-        return {"items": list(self.labels), "usage": self.usage, **supports}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +33,10 @@ class DiscoveryGap:
     def __len__(self) -> int:
         return len(self.itemsets)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the size of the gap and its itemsets."""
-        itemsets = [itemset.as_dict() for itemset in self.itemsets]
-        return {"gap": len(self), "local_tables": self.local_tables, "itemsets": itemsets}
+    def recovered_by(self, found: LabelledTable) -> tuple[GapItemset, ...]:
+        """Return G ∩ B, the itemsets of the gap that a table has."""
+        b = usages(found)
+        return tuple(itemset for itemset in self.itemsets if frozenset(itemset.labels) in b)
 
 
 def discovery_gap(
@@ -77,29 +71,6 @@ def supports_in(database: TransactionDatabase, itemsets: Sequence[Labels]) -> li
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class GapRecovery:
-    """|G|, |G ∩ B| and GRR."""
-
-    gap: int
-    gap_recovered: int
-
-    @property
-    def grr(self) -> float:
-        """GRR = |G ∩ B| / |G|; 1 if the gap is empty."""
-        return ratio(self.gap_recovered, self.gap)
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the three figures by the names that reports use."""
-        return {"gap": self.gap, "gap_recovered": self.gap_recovered, "grr": self.grr}
-
-
-def gap_recovery(gap: DiscoveryGap, found: LabelledTable) -> GapRecovery:
-    """Return how much of the gap a table recovers."""
-    b = usages(found)
-    return GapRecovery(len(gap), sum(frozenset(itemset.labels) in b for itemset in gap.itemsets))
-
-
 def local_gain_estimate(gain: float, code_length: float, members: int) -> float:
     """Estimate ΔL_i(X) ≈ ΔL(X) / n − (n − 1) / n · 2·L(c_X), the gain at one of n IID members (from the paper).
 
@@ -125,26 +96,13 @@ class GapPrediction:
     actual: int
     both: int
     itemsets: int
+    precision: float  # the share of the predicted itemsets that are in the gap
+    recall: float  # the share of the gap that was predicted
     auc: float
-
-    @property
-    def precision(self) -> float:
-        """The share of the predicted itemsets that are in the gap."""
-        return ratio(self.both, self.predicted)
-
-    @property
-    def recall(self) -> float:
-        """The share of the gap that was predicted."""
-        return ratio(self.both, self.actual)
-
-    @property
-    def accuracy(self) -> float:
-        """The share of all itemsets with a correct prediction."""
-        return ratio(self.itemsets - self.predicted - self.actual + 2 * self.both, self.itemsets)
 
     def as_dict(self) -> dict[str, float]:
         """Return all figures, with the prefix `prediction_`."""
-        names = ("predicted", "precision", "recall", "accuracy", "auc")
+        names = ("predicted", "precision", "recall", "auc")
         return {f"prediction_{name}": getattr(self, name) for name in names}
 
 
@@ -164,7 +122,8 @@ def predict_gap(reference: CodeTable, gains: Sequence[float], gap: DiscoveryGap)
     inside, outside = estimates[True], estimates[False]
     predicted = sum(estimate <= 0 for estimate in (*inside, *outside))
     both = sum(estimate <= 0 for estimate in inside)
-    return GapPrediction(predicted, len(inside), both, len(inside) + len(outside), _auc(inside, outside))
+    shares = ratio(both, predicted), ratio(both, len(inside))
+    return GapPrediction(predicted, len(inside), both, len(inside) + len(outside), *shares, _auc(inside, outside))
 
 
 def _auc(low: Sequence[float], high: Sequence[float]) -> float:

@@ -1,15 +1,18 @@
-"""Read code tables of other programs: a JSON object with itemsets (item ids or labels) and usages.
+"""The view that metrics have of a code table: its itemsets by label, with usages, without singletons.
+
+Tables are compared by label because they may come from different vocabularies or other programs. Those of other
+programs are JSON objects with itemsets (item ids or labels) and usages:
 
     {"dataset": "chess", "system": "slim-cpp-2014", "itemsets": [{"items": [3, 5, 7], "usage": 67}, ...]}
 
-Items are compared by label, so an id stands for the item with this number in the data file.
+An id stands for the item with this number in the data file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence  # msgspec looks at it
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -40,6 +43,10 @@ class ReferenceTable(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         """Return the number of itemsets, without singletons."""
         return sum(len(row.items) > 1 for row in self.itemsets)
+
+
+Labels: TypeAlias = frozenset[str]
+LabelledTable: TypeAlias = CodeTable | ReferenceTable
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -80,3 +87,18 @@ def _bad(path: Path, why: str) -> CodeTableError:
         f"{path} is not a reference table: {why}; it must be a JSON object with dataset, system and itemsets, "
         'a list of {"items": [...], "usage": n}, or a code table written by `fedslim mine`'
     )
+
+
+def usages(table: LabelledTable) -> dict[Labels, int]:
+    """Return the usage of each itemset of two items or more."""
+    return {frozenset(row.labels): row.usage for row in table.itemsets if len(row.labels) > 1}
+
+
+def by_usage(table: dict[Labels, int]) -> list[Labels]:
+    """Sort itemsets by descending usage, then descending size, then their sorted labels: a total order."""
+    return sorted(table, key=lambda labels: (-table[labels], -len(labels), sorted(labels)))
+
+
+def ratio(part: int, whole: int) -> float:
+    """Return part / whole; 1 if the whole is empty."""
+    return part / whole if whole else 1.0

@@ -1,8 +1,7 @@
 """Frames on an asyncio stream, each limited in size and time, with keepalives between them.
 
 Each side sends an empty frame every `beat` seconds. A side that receives nothing for a few beats gives the connection
-up, whatever TCP says: a middlebox may acknowledge what it does not pass on, and packets may be lost in one direction.
-Both sides do this, so if the connection is dead for one of them, it soon is for the other.
+up, whatever TCP says: see docs/explanation/decisions/faults.md.
 """
 
 from __future__ import annotations
@@ -80,7 +79,12 @@ class Connection:
         self._reader, self._within, self._beat = reader, frame, beat
         self._sending = asyncio.Lock()
         self._silent = False
-        _set_up(writer, beat)
+        sock: socket.socket | None = writer.get_extra_info("socket")
+        if sock is not None:
+            # Send small frames at once and, where the system can, limit the time without acknowledgements.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if (number := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
         self._heart = asyncio.create_task(self._show_life())
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
@@ -196,16 +200,6 @@ async def hang_up(writer: StreamWriter, last: bytes = b"") -> None:
             await writer.wait_closed()
     except (TimeoutError, OSError):
         writer.transport.abort()
-
-
-def _set_up(writer: StreamWriter, beat: float) -> None:
-    """Send small frames at once and, where the system can, limit the time without acknowledgements."""
-    sock: socket.socket | None = writer.get_extra_info("socket")
-    if sock is None:
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if (number := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:  # not everywhere
-        sock.setsockopt(socket.IPPROTO_TCP, number, max(1000, round(1000 * MISSED_BEATS * beat)))
 
 
 def unreached_because(error: OSError, within: float) -> str:

@@ -1,12 +1,9 @@
 """A journal: the messages that a session received, in order; replaying them restores the session's state.
 
-Each record has a keyed BLAKE2b MAC over its content and the previous MAC, which covers all records before it; the key
-belongs to the party (`Identity.derived_key`), and the first record contains the header and a random id. So without the
-key nobody can do more than cut records off the end, or restore a whole older journal of the same party.
-
-The journal is cut off at the first record that does not authenticate: a kill or a power cut leaves the end torn, filled
-with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`), so only time is lost.
-A journal whose header does not authenticate, or that others may write or replace, is refused.
+Each record has a MAC over its content and the previous MAC, with a key of the party (`Identity.derived_key`); the first
+record contains the header and a random id. docs/reference/files.md says what this prevents and which journals are
+refused. A journal is cut off at the first record that does not authenticate: a kill or a power cut leaves the end torn,
+filled with zeros, or garbled. The run then goes back to where the journal ends (`protocol/server.py`).
 
 Records reach the operating system at once, so a killed process loses none, and the disk within a second (`SYNC_EVERY`).
 """
@@ -278,10 +275,10 @@ class RoundRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     number: int
     elapsed: float
-    replies: dict[str, m.FromMember]
-    ending: Ending | None
-    seconds: float
-    traffic: Messages
+    replies: Mapping[str, m.FromMember]
+    ending: Ending | None = None
+    seconds: float = 0.0
+    traffic: Messages = {}
 
 
 class HeardRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="heard"):
@@ -303,34 +300,26 @@ class BackRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     number: Annotated[int, msgspec.Meta(ge=0)]
 
 
-encode_record = msgspec.msgpack.Encoder().encode  # encode a record of the server, or a message that a member received
 _kept = msgspec.msgpack.Decoder(RoundRecord | HeardRecord | EpochRecord | BackRecord)
 _told = msgspec.msgpack.Decoder(m.FromServer)
 
 
-def round_record(  # noqa: PLR0913, PLR0917  # the fields of a record
-    number: int,
-    elapsed: float,
-    replies: Mapping[str, m.FromMember],
-    ending: Ending | None = None,
-    seconds: float = 0.0,
-    traffic: Messages | None = None,
-) -> bytes:
-    """Encode a round of the server.
+def encode_record(record: Any) -> bytes:
+    """Encode a record of the server, or a message that a member received.
 
     Of masked answers the server keeps only the sum, which is all it can read anyway: in a replay, one member answers
     with the sum and the others with zeros.
     """
-    kept = dict(replies)
-    masked = {name: reply for name, reply in replies.items() if isinstance(reply, m.Masked)}
-    if masked and len(masked) == len(replies):
+    masked: Mapping[str, Any] = record.replies if isinstance(record, RoundRecord) else {}
+    if masked and all(isinstance(reply, m.Masked) for reply in masked.values()):
         from fedslim.protocol.sums import add_up  # noqa: PLC0415  # reports read folders of runs without the engine
 
-        data = add_up(masked, next(iter(masked.values())).words.length).astype("<u8").tobytes()
+        data, kept = add_up(masked, next(iter(masked.values())).words.length).astype("<u8").tobytes(), {}
         for name, one in masked.items():
             kept[name] = msgspec.structs.replace(one, words=msgspec.structs.replace(one.words, data=data))
             data = b""  # read as zeros
-    return encode_record(RoundRecord(number, elapsed, kept, ending, seconds, traffic or {}))
+        record = msgspec.structs.replace(record, replies=kept)
+    return msgspec.msgpack.encode(record)
 
 
 def read_server_records(records: Iterable[bytes], name: str) -> ServerRecords:

@@ -15,6 +15,7 @@ import ssl
 import time
 from asyncio import StreamWriter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Self
 
 from fedslim.errors import RunError
@@ -57,53 +58,38 @@ def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
     return Handshake
 
 
+@dataclass(eq=False)
 class Door:
     """Accepts connections, does the handshake, and passes on those with a valid certificate."""
 
-    def __init__(  # noqa: PLR0913  # its parts
-        self,
-        host: str,
-        port: int,
-        context: ssl.SSLContext,
-        met: Callable[[Reader, StreamWriter], Awaitable[None]],
-        *,
-        refused: Callable[[str], None],  # called with the reason why a handshake failed
-        handshake: float = HANDSHAKE,
-        strangers: int = MAX_STRANGERS,
-        before: Callable[[], None] | None = None,
-    ) -> None:
-        self._address = (host, port)
-        context.sslobject_class = _handshake(refused)
-        self._context = context
-        self._met = met
-        self._handshake = handshake
-        self._most = strangers
-        self._before = before  # called before each handshake
+    host: str
+    port: int
+    context: ssl.SSLContext
+    met: Callable[[Reader, StreamWriter], Awaitable[None]]
+    refused: Callable[[str], None]  # called with the reason why a handshake failed
+    before: Callable[[], None] | None = None  # called before each handshake
+    handshake: float = HANDSHAKE  # seconds
+    most: int = MAX_STRANGERS
+
+    def __post_init__(self) -> None:
+        self.context.sslobject_class = _handshake(self.refused)
         self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of arrival, the oldest first
         self._known: set[asyncio.Task[None]] = set()
         self._left = 0  # connections that ended since the last garbage collection
         self._sockets: list[socket.socket] = []
         self._acceptors: list[asyncio.Task[None]] = []
-        self.port = port
-
-    @property
-    def strangers(self) -> int:
-        """The number of connections whose peer is not known yet."""
-        return len(self._strangers)
 
     async def __aenter__(self) -> Self:
         try:
             await self._bind()
-        except OSError as error:
+        except BaseException as error:
             self._close()
-            host, port = self._address
+            if not isinstance(error, OSError):
+                raise
             raise RunError(
-                f"the server cannot listen on {host}:{port}: {error.strerror or error}; choose another port with "
-                "--port, or another address of this machine with --host (0.0.0.0 for all)"
+                f"the server cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port "
+                "with --port, or another address of this machine with --host (0.0.0.0 for all)"
             ) from error
-        except BaseException:
-            self._close()
-            raise
         self._acceptors = [asyncio.create_task(self._open(one)) for one in self._sockets]
         return self
 
@@ -115,13 +101,12 @@ class Door:
         self._close()
 
     async def _bind(self) -> None:
-        host, port = self._address
         found = await asyncio.get_running_loop().getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
             # The same port for all addresses, even if the system chose it for the first.
-            place = (address[0], self.port or port, *address[2:])
+            place = (address[0], self.port, *address[2:])
             listening = socket.create_server(place, family=family, backlog=BACKLOG)
             listening.setblocking(False)
             self._sockets.append(listening)
@@ -146,7 +131,7 @@ class Door:
             task.add_done_callback(lambda done, sock=sock: self._forget(done, sock))  # type: ignore[misc]
 
     async def _make_room(self) -> None:
-        while len(self._strangers) >= self._most:
+        while len(self._strangers) >= self.most:
             oldest, since = next(iter(self._strangers.items()))
             left = since + MIN_TIME - time.monotonic()
             if left > 0:
@@ -173,17 +158,17 @@ class Door:
         reader = Reader(limit=BUFFER)
         writers: list[StreamWriter] = []
         protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: writers.append(writer))
-        if self._before is not None:
-            self._before()
+        if self.before is not None:
+            self.before()
         try:
             try:
                 await loop.connect_accepted_socket(
-                    lambda: protocol, sock, ssl=self._context, ssl_handshake_timeout=self._handshake
+                    lambda: protocol, sock, ssl=self.context, ssl_handshake_timeout=self.handshake
                 )
             except (OSError, TimeoutError) as error:  # an SSLError is an OSError
                 _forget_trace(error)
                 return
-            await self._met(reader, writers[0])
+            await self.met(reader, writers[0])
         finally:
             # If this task is cancelled, the transport would wait for its peer on a closed socket.
             for writer in writers:

@@ -13,6 +13,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from fedslim.errors import FedslimError, LineError, RunError, WriteError
 from fedslim.network.connection import Connection, Patience, connect, is_refusal, unreached_because
@@ -30,31 +31,23 @@ QUICK = 0.005
 """Seconds. If the last answer took less, the next one is computed without a thread, which would cost more."""
 
 
+@dataclass(eq=False)
 class NetworkMember:
     """Runs a member's session over TLS."""
 
-    def __init__(  # noqa: PLR0913  # its parts
-        self,
-        session: MemberSession,
-        context: ssl.SSLContext,
-        *,
-        entropy: Callable[[int], bytes],
-        patience: Patience | None = None,
-        journal: Journal | None = None,
-        leaving: Callable[[m.FromMember, framing.Frame], None] | None = None,
-        refusing: Callable[[], None] | None = None,
-    ) -> None:
-        self.session = session
-        self._context = context
-        self._entropy = entropy
-        self._patience = patience or Patience()
-        self._journal = journal
-        self._leaving = leaving or (lambda _message, _frame: None)
-        self._refusing = refusing or (lambda: None)
-        self._took = QUICK  # seconds that the last question took
-        self._heard = False  # whether the server has sent anything on this connection
-        self.connected = False
-        self.refused = False  # whether the server's first message was an abort: this member is not in the server's run
+    session: MemberSession
+    context: ssl.SSLContext
+    _: KW_ONLY
+    entropy: Callable[[int], bytes]
+    patience: Patience = field(default_factory=Patience)
+    journal: Journal | None = None
+    leaving: Callable[[m.FromMember, framing.Frame], None] = lambda _message, _frame: None
+    refusing: Callable[[], None] | None = None
+    connected: bool = field(default=False, init=False)
+    refused: bool = field(default=False, init=False)
+    """Whether the server's first message was an abort: this member is not in the server's run."""
+    _took: float = field(default=QUICK, init=False)  # seconds that the last question took
+    _heard: bool = field(default=False, init=False)  # whether the server has sent anything on this connection
 
     async def run(self, host: str, port: int) -> Received:
         """Take part until the run is over; raise `RunError` if the server cannot be reached."""
@@ -62,28 +55,28 @@ class NetworkMember:
         reached = True  # until the log says otherwise
         while self.session.received is None:
             try:
-                async with asyncio.timeout(self._patience.connect):
-                    reader, writer = await connect(host, port, self._context)
+                async with asyncio.timeout(self.patience.connect):
+                    reader, writer = await connect(host, port, self.context)
             except (OSError, TimeoutError) as error:
                 if is_refusal(error):
                     # A certificate that was refused will be refused again.
                     raise explain(error, f"the server at {host}:{port}") from error
-                if time.monotonic() - since > self._patience.grace:
-                    why = unreached_because(error, self._patience.connect)
+                if time.monotonic() - since > self.patience.grace:
+                    why = unreached_because(error, self.patience.connect)
                     raise RunError(f"the server at {host}:{port} cannot be reached: {why}") from error
                 if reached:
                     unreached = "the server at %s:%s cannot be reached; retrying for %g s"
-                    logger.warning(unreached, host, port, self._patience.grace)
+                    logger.warning(unreached, host, port, self.patience.grace)
                     reached = False
             else:
                 reached = True
                 logger.info("connected to the server at %s:%s", host, port)
-                line = Connection(reader, writer, frame=self._patience.frame, beat=self._patience.keepalive)
+                line = Connection(reader, writer, frame=self.patience.frame, beat=self.patience.keepalive)
                 if (received := await self._stay(line)) is not None:
                     return received
                 if self._heard:
                     pause, since = FIRST_PAUSE, time.monotonic()
-                if time.monotonic() - since > self._patience.grace:
+                if time.monotonic() - since > self.patience.grace:
                     raise RunError(
                         f"the server at {host}:{port} keeps closing the connection; it may not accept this member's "
                         "certificate: ask its operator whether the certificate was revoked or has expired"
@@ -107,7 +100,7 @@ class NetworkMember:
 
     async def _converse(self, connection: Connection) -> None:
         """Answer the server until the connection breaks or the run is over."""
-        await self._send(connection, self.session.join(self._entropy(32)))
+        await self._send(connection, self.session.join(self.entropy(32)))
         while self.session.received is None:
             data = await connection.receive()
             try:
@@ -121,14 +114,15 @@ class NetworkMember:
                 reply = await self._answer(message)
                 # A refused message is not kept, because a replay would accept it. Nothing has been sent yet, so a
                 # process that is killed here continues from before the message.
-                if kept and self._journal is not None:
-                    self._journal.append(encode_record(message))
+                if kept and self.journal is not None:
+                    self.journal.append(encode_record(message))
                     if self.session.is_closing(message):
-                        self._journal.sync()  # the server may be gone when the power comes back
+                        self.journal.sync()  # the server may be gone when the power comes back
             except WriteError:
                 raise  # the disk is full: end as if killed, to continue once there is room
             except FedslimError as error:
-                self._refusing()  # first: the refusal may be all that the server wants to learn
+                if self.refusing is not None:  # first: the refusal may be all that the server wants to learn
+                    self.refusing()
                 await self._send(connection, farewell(error))
                 raise
             if reply is not None:
@@ -150,7 +144,7 @@ class NetworkMember:
 
     async def _send(self, connection: Connection, message: m.FromMember) -> None:
         frame = framing.to_bytes(message)
-        self._leaving(message, frame)
+        self.leaving(message, frame)
         await connection.send(frame.data)
 
 

@@ -12,34 +12,21 @@ import ssl
 import time
 from asyncio import StreamWriter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import Any
 
 from fedslim.errors import FedslimError, LineError, ProtocolError, RunError, UntrustedError
 from fedslim.network import status
 from fedslim.network.connection import MAX_RETURNS, Connection, MemberConnection, Patience, Reader, Returns, hang_up
 from fedslim.network.in_process import FrameSent, Trace
-from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, encode_record, round_record
+from fedslim.network.journal import BackRecord, EpochRecord, HeardRecord, Journal, RoundRecord, encode_record
 from fedslim.network.listener import MAX_STRANGERS, Door, RefusedConnections
 from fedslim.network.traffic import Communication
-from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import (
-    Began,
-    Ended,
-    Failed,
-    NewEpoch,
-    Resumed,
-    RoundEnded,
-    Send,
-    ServerOutput,
-    Waiting,
-    WentBack,
-)
+from fedslim.protocol import events, framing, messages as m
 from fedslim.protocol.outcome import Outcome
+from fedslim.protocol.server import ServerSession
 from fedslim.protocol.state import MemberState
 from fedslim.trust.tls import RevocationWatch
-
-if TYPE_CHECKING:
-    from fedslim.protocol.server import ServerSession
 
 logger = logging.getLogger(__name__)
 
@@ -49,49 +36,40 @@ PARTING = 30.0
 SAY_AFTER = 2.0  # seconds after which the log names the members whose acknowledgement is missing
 
 
+@dataclass(eq=False)
 class NetworkServer:
-    """Runs a session over TLS."""
+    """Runs a session over TLS; `trace` adds to `communication`, if that is given."""
 
-    def __init__(  # noqa: PLR0913  # its parts
-        self,
-        session: ServerSession,
-        context: ssl.SSLContext,
-        name_of: Callable[[Any], str],
-        *,
-        patience: Patience | None = None,
-        journal: Journal | None = None,
-        begin_journal: Callable[[int], Journal] | None = None,
-        trace: Callable[[Trace], None] | None = None,
-        strangers: int = MAX_STRANGERS,
-        returns: int = MAX_RETURNS,
-        communication: Communication | None = None,  # to which `trace` adds
-        seconds: float = 0.0,
-        heard: Iterable[str] = (),
-        listed: RevocationWatch | None = None,
-    ) -> None:
-        self.session = session
-        self._context = context
-        self._name_of = name_of
-        self._patience = patience or Patience()
-        self._journal = journal
-        self._begin_journal = begin_journal
-        self._trace = trace or (lambda _event: None)
+    session: ServerSession
+    context: ssl.SSLContext
+    name_of: Callable[[Any], str]
+    _: KW_ONLY
+    patience: Patience = field(default_factory=Patience)
+    journal: Journal | None = None
+    begin_journal: Callable[[int], Journal] | None = None
+    trace: Callable[[Trace], None] = lambda _event: None
+    strangers: int = MAX_STRANGERS
+    returns: InitVar[int] = MAX_RETURNS
+    communication: Communication = field(default_factory=Communication)
+    seconds: InitVar[float] = 0.0  # that the run took before a restart
+    heard: Iterable[str] = ()  # members that acknowledged the result
+    listed: RevocationWatch | None = None
+
+    def __post_init__(self, returns: int, seconds: float) -> None:
         self._refusals = RefusedConnections()
         self._connections: dict[str, MemberConnection] = {}
         self._contacts: dict[str, float] = {}  # when each member sent its last message
-        self.communication = communication or Communication()
-        self._began = time.monotonic() - seconds  # includes the time before a restart
+        self._began = time.monotonic() - seconds
         self._since = time.monotonic()  # of the session's last progress
         self._round_since: float | None = None  # when the last round ended, or the first one began
         self._returns = Returns(returns)
-        self._max_strangers = strangers
-        self._listed, self._list = listed, 0 if listed is None else listed.trust.number
+        self._list = 0 if self.listed is None else self.listed.trust.number
         self._door: Door  # set when it runs, as is …
         self._over: asyncio.Future[Outcome]  # … the end of the run
         self._stopping = self._hurry = False  # whether to end the run, and whether to stop waiting for members
         self._broken = False  # whether the run was broken off: nothing is sent or handled any more
         self._told: set[str] = set()  # members to which the end was sent
-        self._heard = set(heard)  # members that acknowledged the result
+        self._heard = set(self.heard)
         self.port = 0
         self.listening = asyncio.Event()
 
@@ -103,16 +81,9 @@ class NetworkServer:
         self._over = asyncio.get_running_loop().create_future()
         if self.session.gathered:
             self._round_since = time.monotonic()
-        self._door = Door(
-            host,
-            port,
-            self._context,
-            self._accept,
-            refused=self._refusals.add,
-            handshake=self._patience.handshake,
-            strangers=self._max_strangers,
-            before=None if self._listed is None else self._listed.look,
-        )
+        look, handshake = None if self.listed is None else self.listed.look, self.patience.handshake
+        refused = self._refusals.add
+        self._door = Door(host, port, self.context, self._accept, refused, look, handshake, self.strangers)
         watch = asyncio.create_task(self._watch())
         if self.session.outcome is not None:  # it was killed before all members had the result
             self._over.set_result(self.session.outcome)
@@ -167,7 +138,7 @@ class NetworkServer:
 
     async def _accept(self, reader: Reader, writer: StreamWriter) -> None:
         try:
-            name = self._name_of(writer.get_extra_info("ssl_object"))
+            name = self.name_of(writer.get_extra_info("ssl_object"))
         except FedslimError as error:
             self._refusals.add(str(error))
             await hang_up(writer)
@@ -184,7 +155,7 @@ class NetworkServer:
             await hang_up(writer)
             return
         self._door.introduce()
-        patience = self._patience
+        patience = self.patience
         member = MemberConnection(name, Connection(reader, writer, frame=patience.frame, beat=patience.keepalive))
         self._replace(self._connections.get(name), member)
         sender = asyncio.create_task(member.send_all())
@@ -216,7 +187,7 @@ class NetworkServer:
                     break  # it uses a newer connection
                 self._contacts[name] = time.monotonic()
                 message = framing.from_member(memoryview(data)[framing.PREFIX_BYTES :], self.session.max_bytes(name))
-                self._trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
+                self.trace(FrameSent.of(message, "up", name, framing.Frame(data, len(data))))
                 self._act(self.session.receive(name, message, time.monotonic()))
                 if isinstance(message, m.Heard):
                     self._note(name)
@@ -252,61 +223,62 @@ class NetworkServer:
 
     # -- outputs of the session ---------------------------------------------------------------------------------
 
-    def _act(self, outputs: list[ServerOutput]) -> None:  # noqa: C901  # a case for each kind of output
+    def _act(self, outputs: list[events.ServerOutput]) -> None:  # noqa: C901  # a case for each kind of output
         if self._broken:
             return
         for output in outputs:
             match output:
-                case NewEpoch(number):
+                case events.NewEpoch(number):
                     self._keep(EpochRecord(number, self.session.positions.furthest))
-                case RoundEnded():
+                case events.RoundEnded():
                     self._end_round(output)
-                case WentBack(number, member):
+                case events.WentBack(number, member):
                     lost = "%s has lost its last journal records; all members go back to round %s"
                     logger.warning(lost, member, number)
                     self._keep(BackRecord(number))
-                case Send(to, message):
+                case events.Send(to, message):
                     self._send(to, message)
-                case Began(_, items):
+                case events.Began(_, items):
                     logger.info("all members are connected")
-                    if self._begin_journal is not None:
-                        self._journal = self._begin_journal(items)
+                    if self.begin_journal is not None:
+                        self.journal = self.begin_journal(items)
                         epoch, furthest = self.session.gathering.epoch, self.session.positions.furthest
                         self._keep(EpochRecord(epoch, furthest))
-                case Resumed(number):
+                case events.Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
-                case Waiting():
+                case events.Waiting():
                     self._since = time.monotonic()
-                case Ended(outcome) if not self._over.done():
+                case events.Ended(outcome) if not self._over.done():
                     self._over.set_result(outcome)
-                case Failed(reason) if not self._over.done():
+                case events.Failed(reason) if not self._over.done():
                     self._over.set_exception(RunError(reason))
 
     def _note(self, name: str) -> None:
         """Note that a member has the result: the server does not wait for it, not even after a restart."""
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
-            if self._journal is not None:
-                self._journal.append(encode_record(HeardRecord(name)))
+            if self.journal is not None:
+                self.journal.append(encode_record(HeardRecord(name)))
 
     def _keep(self, record: BackRecord | EpochRecord) -> None:
         """Write to the journal that all members start anew, before the server acts on it."""
-        if self._journal is not None:
-            self._journal.append(encode_record(record))
-            self._journal.sync()  # a resumed server must know how far members had been
+        if self.journal is not None:
+            self.journal.append(encode_record(record))
+            self.journal.sync()  # a resumed server must know how far members had been
 
-    def _end_round(self, ended: RoundEnded) -> None:
+    def _end_round(self, ended: events.RoundEnded) -> None:
         """Write a round to the journal, before the server acts on it."""
         now = self._round_since = time.monotonic()
         self._returns.end_round()
-        if self._journal is not None:
+        if self.journal is not None:
             costs = now - self._began, self.communication.traffic
             elapsed = self.session.elapsed(now)
-            self._journal.append(round_record(ended.number, elapsed, ended.replies, ended.ending, *costs))
+            record = RoundRecord(ended.number, elapsed, ended.replies, ended.ending, *costs)
+            self.journal.append(encode_record(record))
             if ended.ending is not None or self.session.outcome is not None:
                 # Members keep the last question on disk, and may have ended by the time the server resumes.
-                self._journal.sync()
-        self._trace(ended)
+                self.journal.sync()
+        self.trace(ended)
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
         self._since = time.monotonic()
@@ -321,18 +293,13 @@ class NetworkServer:
                 if isinstance(message, (m.Finish, m.Abort)):
                     self._told.add(name)
                 member.outbox.put_nowait(frame.data)
-                self._trace(FrameSent.of(message, "down", name, frame))
-
-    def close_journal(self) -> None:
-        """Force the journal to the disk and close it."""
-        if self._journal is not None:
-            self._journal.close()
+                self.trace(FrameSent.of(message, "down", name, frame))
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """End the run if a member stays away, or is connected and does not answer."""
-        pause = min(1.0, max(0.05, self._patience.grace / 4))
+        pause = min(1.0, max(0.05, self.patience.grace / 4))
         while True:
             before = time.monotonic()
             await asyncio.sleep(pause)
@@ -345,9 +312,9 @@ class NetworkServer:
             away = [n for n in waiting if n not in self._connections or self.session.state_of(n) is MemberState.AWAY]
             if self._round_since is not None and self._fruitless():
                 continue
-            if self.session.gathered and away and passed > self._patience.grace:
+            if self.session.gathered and away and passed > self.patience.grace:
                 self._act(self.session.lose(away[0], f"member {away[0]!r} stayed away for {passed:.0f} s"))
-            elif self.session.gathered and waiting and not away and passed > self._patience.answer:
+            elif self.session.gathered and waiting and not away and passed > self.patience.answer:
                 silent = waiting[0]
                 self._act(self.session.lose(silent, f"member {silent!r} has not answered for {passed:.0f} s"))
 
@@ -361,15 +328,15 @@ class NetworkServer:
 
     def _cut_revoked(self) -> None:
         """Disconnect members whose certificates a new list revokes: open connections get no exemption."""
-        if self._listed is None:
+        if self.listed is None:
             return
-        self._listed.look()
-        if self._listed.trust.number == self._list:
+        self.listed.look()
+        if self.listed.trust.number == self._list:
             return
-        self._list = self._listed.trust.number
+        self._list = self.listed.trust.number
         for member in list(self._connections.values()):
             try:
-                self._listed.check(member.connection.writer.get_extra_info("ssl_object"))
+                self.listed.check(member.connection.writer.get_extra_info("ssl_object"))
             except UntrustedError as error:
                 logger.warning("refused %r: %s", member.name, error)
                 self._drop(member, "its certificate is no longer accepted")
@@ -380,7 +347,7 @@ class NetworkServer:
         assert self._round_since is not None  # noqa: S101
         passed = time.monotonic() - self._round_since
         often = self._returns.most_frequent()
-        if self.session.over or often is None or passed <= self._patience.answer + self._patience.grace:
+        if self.session.over or often is None or passed <= self.patience.answer + self.patience.grace:
             return False
         name, times = often
         reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
@@ -391,7 +358,7 @@ class NetworkServer:
         """Wait until all members have the result: one that is killed now may reconnect for it, as at any other time."""
         result = self.session.outcome is not None
         began = time.monotonic()
-        patience = self._patience.farewell if result else min(self._patience.farewell, PARTING)
+        patience = self.patience.farewell if result else min(self.patience.farewell, PARTING)
         logged = False
         while (passed := time.monotonic() - began) < patience and not self._hurry:
             # Disconnected members come back for a result; without one, there is nothing to tell them.

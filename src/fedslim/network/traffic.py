@@ -62,15 +62,12 @@ class Communication:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all totals, and a row for each kind and direction in alphabetical order."""
+        totals = {"total": self.total(), "up": self.total(direction="up"), "down": self.total(direction="down")}
         return {
             "rounds": self.rounds,
-            "messages": self.total().messages,
-            "bytes_total": self.bytes_total,
-            "bytes_up": self.bytes_up,
-            "bytes_down": self.bytes_down,
-            "bytes_total_uncompressed": self.total().plain,
-            "bytes_up_uncompressed": self.total(direction="up").plain,
-            "bytes_down_uncompressed": self.total(direction="down").plain,
+            "messages": totals["total"].messages,
+            **{f"bytes_{name}": total.sent for name, total in totals.items()},
+            **{f"bytes_{name}_uncompressed": total.plain for name, total in totals.items()},
             "by_kind": [
                 {
                     "kind": kind,

@@ -22,9 +22,10 @@ MAX_PLAIN = 1 << 27  # largest message in bytes, decompressed
 
 SMALL = 1 << 16  # generous bound in bytes for a message without vectors and ids
 
-STORED, LEVEL = 0, 6
-"""Compression levels of zlib. What is masked or sealed looks random: compressing it takes time and saves nothing. The
-rest is mostly small numbers, for which zlib has the strategy that is called filtered."""
+STORED = (0, zlib.DEFLATED, 9, 1)
+COMPRESSED = (6, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_FILTERED)
+"""How zlib packs. What is masked or sealed looks random: compressing it takes time and saves nothing, so zlib gets the
+least level and memory. The rest is mostly small numbers, for which it has the strategy that is called filtered."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_member = msgspec.msgpack.Decoder(FromMember)
@@ -41,7 +42,7 @@ class Frame(NamedTuple):
 def to_bytes(message: Message) -> Frame:
     """Encode a message as a frame."""
     plain = _encoder.encode(message)
-    packer = zlib.compressobj(STORED if isinstance(message, (Masked, Labels)) else LEVEL, strategy=zlib.Z_FILTERED)
+    packer = zlib.compressobj(*(STORED if isinstance(message, (Masked, Labels)) else COMPRESSED))
     packed = packer.compress(plain) + packer.flush()
     if len(packed) > MAX_FRAME or len(plain) > MAX_PLAIN:
         raise FrameError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from fedslim import __version__
 from fedslim.data.database import TransactionDatabase
 from fedslim.data.vocabulary import ItemSecret, Vocabulary, labels_for, over
 from fedslim.errors import DataError, FedslimError, KeyAgreementError, ParameterError, ProtocolError, UntrustedError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.protocol import messages as m
 from fedslim.protocol.events import Received
 from fedslim.protocol.outcome import code_table
@@ -107,6 +108,7 @@ class MemberSession:
         self._maskers: dict[str, Masker] = {}
         self._last: Answered | None = None
         self._asked: dict[int, Any] = {}  # every question answered so far, by round
+        self._shared: dict[str, Any] = {}  # with the other members of this process
         self._again: deque[Any] = deque()  # questions that must come again after a return to an earlier round
         if own.vocabulary is not None:
             self._numbered = over(own.database, own.vocabulary, own.secret)
@@ -202,10 +204,17 @@ class MemberSession:
             self.received = self._variant.end(message, self.name, self._roster, self._digest, self._own.trust)
             return
         table = message.table or self._variant.own_table()
-        found = None
-        if table is not None:
-            found = code_table(table, self._names(message, self._roster), self._numbered.encoding)
+        found = None if table is None else self._code_table(table, self._names(message, self._roster))
         self.received = Received(message.ending, found)
+
+    def _code_table(self, table: m.PackedTable, names: tuple[str, ...]) -> CodeTable:
+        """Return a table that was received; members who share their work check and name it once."""
+        last, its_names, made = self._shared.get("table", (None, (), None))
+        if last is not table or its_names != names:
+            made = code_table(table, names)
+            self._shared["table"] = (table, names, made)
+        found: CodeTable = replace(made, encoding=self._numbered.encoding)
+        return found
 
     def _names(self, message: m.Finish, roster: m.Roster) -> tuple[str, ...]:
         """Return the label of each item as far as it is known: our own, and those of other members."""
@@ -220,6 +229,11 @@ class MemberSession:
         assert self._roster is not None  # noqa: S101
         if isinstance(message, m.InAttempt) and message.attempt != self._roster.epoch:
             raise m.refused(f"the server sent attempt {message.attempt} in epoch {self._roster.epoch}")
+
+    def share_work(self, shared: dict[str, Any]) -> None:
+        """Compute with the other members of this process, once all have taken their seats; masks stay our own."""
+        self._shared = shared
+        self._variant.share_work(shared)
 
     def replay(self, messages: Iterable[m.FromServer]) -> None:
         """Restore the state before a fault: process again the messages received then, without replying."""
@@ -259,12 +273,21 @@ class MemberSession:
             self.state = SessionState.FINISHED
             raise
         before = b"" if last is None else last.transcript
-        transcript = sha256(before + msgspec.msgpack.encode(question)).digest()
-        self._last = Answered(message, answer, epoch, transcript)
+        self._last = Answered(message, answer, epoch, self._transcript(question, before))
         self._asked[message.round] = question
         if self._again:
             self._again.popleft()
         return answer
+
+    def _transcript(self, question: Any, before: bytes) -> bytes:
+        """Return the transcript with another question; members who share their work compute it once."""
+        about: tuple[Any, bytes] | None
+        digest: bytes
+        about, digest = self._shared.get("transcript", (None, b""))
+        if about != (question, before):
+            digest = sha256(before + msgspec.msgpack.encode(question)).digest()
+            self._shared["transcript"] = ((question, before), digest)
+        return digest
 
     def _side(self) -> MemberSide:
         own = self._own

@@ -137,7 +137,7 @@ class Preparation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             data = FILES.read(path, MAX_BYTES)
         found = FILES.decode(data, path, cls)
         if outline is not None and not found.fits(outline):
-            raise _bad(path, "it has other cuts or categories than a preparation with this schema finds")
+            raise FILES.bad(path, "it has other cuts or categories than a preparation with this schema finds")
         return found
 
     def fits(self, outline: Outline) -> bool:
@@ -158,10 +158,5 @@ def category_id(secret: ItemSecret, column: str, category: str) -> bytes:
     return secret.id_of(f"{column}={category}")
 
 
-def _bad(path: str | Path, why: str) -> DataError:
-    return DataError(
-        f"{path} is not a usable preparation: {why}; start without it, or get it from the run folder of an earlier run"
-    )
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = "{path} is not a usable preparation: {why}; start without it, or get it from the run folder of an earlier run"
+FILES = Format(FORMAT, VERSION, DataError, _BAD)

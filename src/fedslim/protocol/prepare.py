@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 FIRST_SKETCH, GROWTH = 256, 4
 """How many ids the first sketch is for, and how much larger the next is if it cannot be read."""
 
-KINDS: dict[type, str] = {
-    m.WantValues: "values",
-    m.WantBetween: "values",
-    m.WantCategories: "categories",
-    m.WantCategoryCounts: "categories",
-    m.WantItems: "items",
-}
 CONTRADICT = "the sums of the preparation contradict each other: a member does not count as the protocol says"
 
 
@@ -72,7 +65,7 @@ class PrepareServer(ServerSide):
         if self._outline.columns:
             yield from self._find_statistics()
         kept, flags = (yield from self._keep_categories()) if self._outline.caps else ([], [])
-        (found,) = yield from self._union(1, lambda entries: m.WantItems(_vector(flags), entries))
+        (found,) = yield from self._union("items", 1, lambda entries: m.WantItems(_vector(flags), entries))
         if any(members > len(self._situation.members) for members in found.values()):
             raise ProtocolError(CONTRADICT)
         shared = _vector([members > 1 for members in found.values()])
@@ -89,7 +82,8 @@ class PrepareServer(ServerSide):
 
     def _find_statistics(self) -> Generator[Round, Replies, None]:
         columns, bisection = self._outline.columns, self._bisection
-        totals = yield from self._count(m.WantValues(), len(columns), self._situation.settings.max_transactions)
+        most = self._situation.settings.max_transactions
+        totals = yield from self._count("values", m.WantValues(), len(columns), most)
         wanted = [cut_ranks(n, bins) for n, (bins, _) in zip(totals.tolist(), columns, strict=True)]
         self._chosen = [len(ranks) for ranks in wanted]
         bisection.begin(self._chosen)
@@ -97,7 +91,7 @@ class PrepareServer(ServerSide):
         sizes = [int(totals[interval.column]) for interval in bisection.intervals]  # of that interval
         while intervals := bisection.open:
             most = max(sizes)
-            counts = yield from self._count(m.WantBetween(_bits(most)), PARTS * len(intervals), most)
+            counts = yield from self._count("values", m.WantBetween(_bits(most)), PARTS * len(intervals), most)
             at = dict(zip(intervals, np.cumsum(counts.reshape(-1, PARTS), axis=1), strict=True))
             self._chosen = []
             for k, interval in enumerate(bisection.intervals):
@@ -114,10 +108,10 @@ class PrepareServer(ServerSide):
     def _keep_categories(self) -> Generator[Round, Replies, tuple[list[list[bytes]], list[bool]]]:
         """Return the ids of the categories that are kept, by column, and for each category whether it is."""
         caps = self._outline.caps
-        found = yield from self._union(len(caps), m.WantCategories)
+        found = yield from self._union("categories", len(caps), m.WantCategories)
         ids, most = [one for column in found for one in column], self._situation.settings.max_transactions
         want = m.WantCategoryCounts(_vector([len(column) for column in found]), b"".join(ids), _bits(most))
-        counts = iter((yield from self._count(want, len(ids), most)).tolist())
+        counts = iter((yield from self._count("categories", want, len(ids), most)).tolist())
         kept = [
             sorted(keep_categories(dict(zip(column, counts, strict=False)), cap))
             for column, cap in zip(map(list, found), caps, strict=True)
@@ -125,15 +119,14 @@ class PrepareServer(ServerSide):
         flags = [one in set(chosen) for column, chosen in zip(found, kept, strict=True) for one in column]
         return kept, flags
 
-    def _union(self, sketches: int, want: Any) -> Generator[Round, Replies, list[dict[bytes, int]]]:
+    def _union(self, kind: str, sketches: int, want: Any) -> Generator[Round, Replies, list[dict[bytes, int]]]:
         """Ask for sketches of ids, larger ones until they can be read."""
         entries = FIRST_SKETCH
         while entries <= MAX_ITEMS:
             sketch = IdSketch.for_entries(entries)
             if sketches * sketch.words > MAX_WORDS:
                 break
-            question = self._question(want(entries))
-            replies = yield Round(question, m.Masked, KINDS[type(question.want)], sketches * sketch.words)
+            replies = yield Round(self._question(want(entries)), m.Masked, kind, sketches * sketch.words)
             words = add_up(replies, sketches * sketch.words)
             found = [sketch.read(part) for part in np.split(words, sketches)]
             readable = [one for one in found if one is not None]
@@ -144,8 +137,8 @@ class PrepareServer(ServerSide):
             "the sum of the members' ids cannot be read: there are too many, or a member does not keep to the protocol"
         )
 
-    def _count(self, want: Any, length: int, most: int) -> Generator[Round, Replies, NDArray[np.int64]]:
-        return (yield from ask_counts(self._question(want), Ring.for_sums_up_to(most), length, KINDS[type(want)]))
+    def _count(self, kind: str, want: Any, length: int, most: int) -> Generator[Round, Replies, NDArray[np.int64]]:
+        return (yield from ask_counts(self._question(want), Ring.for_sums_up_to(most), length, kind))
 
     def _question(self, want: Any) -> m.AskPreparation:
         if self._situation.ending is not None:

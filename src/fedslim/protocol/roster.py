@@ -243,17 +243,10 @@ class Gathering:
         self.epoch, self._lost_epochs, self.items = epoch, 0, items
         self.ids = union or split_ids(some.ids) or self.ids
         self._take_labels(joins)
-        before = self._roster
-        self._roster = m.Roster(
-            self.run,
-            self.settings,
-            list(self.members),
-            [self._joined[member].key for member in self.members],
-            b"".join(union),
-            epoch,
-            [self._joined[member].certificate for member in self.members],
-            number,
-        )
+        before, seated = self._roster, [self._joined[member] for member in self.members]
+        keys, certificates = [join.key for join in seated], [join.certificate for join in seated]
+        members, ids = list(self.members), b"".join(union)
+        self._roster = m.Roster(self.run, self.settings, members, keys, ids, epoch, certificates, number)
         vocabulary = some.digest or Vocabulary(union, some.fingerprint.hex()).digest
         self._digest = roster_digest(self._roster, vocabulary=vocabulary, fingerprint=some.fingerprint)
         self._signatures = {}

@@ -8,9 +8,8 @@ The driver carries the messages and supplies the time. It also supplies the name
 certificates; no message can claim one.
 
 A member that is away can come back: all members then confirm a new roster, and the interrupted round is asked again.
-`replay` restores a server that was killed, from the answers that it had received; all its members are then away. When
-a party has lost its last records, the server or a member, all go back to its round: the same questions are then asked
-again, and have the same answers.
+`replay` restores a server that was killed, from the answers that it had received; all its members are then away. See
+docs/explanation/decisions/faults.md, also for parties that have lost their last records.
 """
 
 from __future__ import annotations

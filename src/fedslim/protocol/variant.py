@@ -89,6 +89,9 @@ class ServerSide(Protocol):
 class MemberSide(Protocol):
     """A variant at a member."""
 
+    def share_work(self, shared: dict[str, Any]) -> None:
+        """Compute with the other sides that get this what is the same for all of them; called before any question."""
+
     def answer(self, message: Any) -> FromMember | UnmaskedWords:
         """Answer one question; an invalid one raises, and the session cannot continue after that."""
 
@@ -113,14 +116,8 @@ def search_in_rounds(
 
 def policy_of(settings: Settings) -> Policy:
     """Return the search policy that the settings describe."""
-    return Policy(
-        pruning=settings.pruning,
-        order=settings.order,  # type: ignore[arg-type]  # a plain string in messages
-        max_itemset_size=settings.max_itemset_size,
-        min_support=settings.min_support,
-        min_count=settings.min_count,
-        width=settings.width,
-    )
+    names = ("pruning", "order", "max_itemset_size", "min_support", "min_count", "width")
+    return Policy(**{name: getattr(settings, name) for name in names})
 
 
 def sides(variant: str) -> tuple[Any, Any]:

@@ -12,19 +12,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from fedslim.mdl.policy import MAX_WIDTH
-from fedslim.protocol.wire_types import (
-    MAX_PARTS,
-    MAX_VECTOR,
-    Bits,
-    Count,
-    Ids,
-    Message,
-    Number,
-    Pair,
-    Piece,
-    SketchSize,
-    Vector,
-)
+from fedslim.protocol import wire_types as w
+from fedslim.protocol.wire_types import Message, Piece
 
 MAX_REMOVALS = 2 * MAX_WIDTH  # most removals in one want
 
@@ -32,27 +21,27 @@ MAX_REMOVALS = 2 * MAX_WIDTH  # most removals in one want
 class DropItems(Message, frozen=True, tag="Drop"):
     """These items are too rare: they count as absent from now on."""
 
-    items: Vector
+    items: w.Vector
 
 
 class InsertUnion(Message, frozen=True, tag="Insert"):
     """The union of these two elements enters the table, or an itemset that was in it before."""
 
-    slot: Number
-    parents: Pair
-    entry: Count
+    slot: w.Number
+    parents: w.Pair
+    entry: w.Count
 
 
 class RestoreElement(Message, frozen=True, tag="Restore"):
     """The element that was removed last returns to its slot."""
 
-    slot: Number
+    slot: w.Number
 
 
 class RemoveElement(Message, frozen=True, tag="Remove"):
     """This element leaves the table."""
 
-    slot: Number
+    slot: w.Number
 
 
 class MarkTable(Message, frozen=True, tag="Mark"):
@@ -74,23 +63,23 @@ class WantSupports(Message, frozen=True):
 class WantUnionSupport(Message, frozen=True):
     """The support of the union of these two elements; allowed only where the settings need it."""
 
-    parents: Pair
-    bits: Bits
+    parents: w.Pair
+    bits: w.Bits
 
 
 class WantRows(Message, frozen=True):
     """The co-usages of these elements: for each of them a row with a count for every slot, of the given bits."""
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_PARTS)]
-    bits: Annotated[bytes, Meta(min_length=1, max_length=MAX_PARTS)]
+    slots: Annotated[list[w.Number], Meta(min_length=1, max_length=w.MAX_PARTS)]
+    bits: Annotated[bytes, Meta(min_length=1, max_length=w.MAX_PARTS)]
 
 
 class WantSparseRow(Message, frozen=True):
     """The co-usages of one element as a sketch, for rows with few entries."""
 
-    slot: Number
-    cells: Number
-    seed: Count
+    slot: w.Number
+    cells: w.Number
+    seed: w.Count
     wide: bool = False  # whether counts may be too large for cells of one word
 
 
@@ -101,10 +90,10 @@ class WantEntries(Message, frozen=True):
     lowest first, and the eighth bit is set if more follow. Widths take four bits.
     """
 
-    rows: Vector  # slots
-    sizes: Vector  # how many partners each has
-    steps: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
-    widths: Annotated[bytes, Meta(max_length=MAX_VECTOR)]
+    rows: w.Vector  # slots
+    sizes: w.Vector  # how many partners each has
+    steps: Annotated[bytes, Meta(max_length=w.MAX_VECTOR)]
+    widths: Annotated[bytes, Meta(max_length=w.MAX_VECTOR)]
 
 
 class NewUnion(Piece, frozen=True):
@@ -113,9 +102,9 @@ class NewUnion(Piece, frozen=True):
     Or an itemset that was in the table before, with its number twice instead of the two elements.
     """
 
-    slot: Number
-    parents: Pair
-    entry: Count
+    slot: w.Number
+    parents: w.Pair
+    entry: w.Count
     keep: bool
 
 
@@ -127,9 +116,9 @@ class WantInsertions(Message, frozen=True):
     """
 
     new: Annotated[list[NewUnion], Meta(min_length=1, max_length=MAX_WIDTH)]
-    gone: Annotated[list[Number], Meta(max_length=MAX_REMOVALS)]
-    cells: Number
-    seed: Count
+    gone: Annotated[list[w.Number], Meta(max_length=MAX_REMOVALS)]
+    cells: w.Number
+    seed: w.Count
     wide: bool = False  # whether counts may be too large for cells of one word
 
 
@@ -139,9 +128,9 @@ class WantRemovals(Message, frozen=True):
     Those that are `gone` leave, each before the next one is tried; none does if `gone` is empty.
     """
 
-    slots: Annotated[list[Number], Meta(min_length=1, max_length=MAX_REMOVALS)]
-    cells: Number
-    seed: Count
+    slots: Annotated[list[w.Number], Meta(min_length=1, max_length=MAX_REMOVALS)]
+    cells: w.Number
+    seed: w.Count
     gone: Annotated[tuple[bool, ...], Meta(max_length=MAX_REMOVALS)] = ()
     wide: bool = False  # whether counts may be too large for cells of one word
 
@@ -152,7 +141,7 @@ class WantFinal(Message, frozen=True):
     With `min_members_with` also whether this member uses each itemset, and which items occur in its data.
     """
 
-    bits: Bits
+    bits: w.Bits
 
 
 Move = DropItems | InsertUnion | RestoreElement | RemoveElement | MarkTable | GoBackToMark | EmptyTable
@@ -171,35 +160,35 @@ class WantValues(Message, frozen=True):
 class WantBetween(Message, frozen=True):
     """How many values are in each part of each open interval."""
 
-    bits: Bits
+    bits: w.Bits
 
 
 class WantCategories(Message, frozen=True):
     """The ids of the categories of each capped column, as a sketch for this many; asked again, it has four times."""
 
-    entries: SketchSize
+    entries: w.SketchSize
 
 
 class WantCategoryCounts(Message, frozen=True):
     """How often each of these categories occurs: of each capped column as many ids as `sizes` says, ascending."""
 
-    sizes: Vector
-    ids: Ids
-    bits: Bits
+    sizes: w.Vector
+    ids: w.Ids
+    bits: w.Bits
 
 
 class WantItems(Message, frozen=True):
     """These of the categories are kept; the ids of all items, as a sketch as for categories."""
 
-    kept: Vector
-    entries: SketchSize
+    kept: w.Vector
+    entries: w.SketchSize
 
 
 class WantReady(Message, frozen=True):
     """These are the items, in ascending order, and whether several members have each: do you share enough to stay?"""
 
-    ids: Ids
-    shared: Vector
+    ids: w.Ids
+    shared: w.Vector
 
 
 PreparationWant = WantValues | WantBetween | WantCategories | WantCategoryCounts | WantItems | WantReady

@@ -12,8 +12,8 @@ many. See docs/explanation/decisions/x.md and pair-bounds.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence, Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
-from fedslim.mdl.bounded_ranking import BoundedRanking, Fetched
+from fedslim.mdl.bounded_ranking import BoundedRanking
 from fedslim.mdl.effort import EffortSearch, plan
+from fedslim.mdl.kernels import changes
+from fedslim.mdl.kernels.bounds import BoundedRows, Fetched
 from fedslim.protocol import messages as m
 from fedslim.protocol.outcome import Outcome, pack_table
 from fedslim.protocol.sums import SUMS_CONTRADICT, add_up
@@ -49,10 +51,10 @@ __all__ = ["XMember", "XServer"]
 
 @dataclass(slots=True)
 class Then:
-    """The table at some point of a question: its usages, the elements that are new, whether that is known."""
+    """The table at some point of a question: its usages, which slots have an element, whether that is known."""
 
     usages: Usages
-    new: set[int] = field(default_factory=set)
+    alive: NDArray[np.bool_]
     holds: bool = True
 
 
@@ -167,7 +169,7 @@ class XServer:
             return None
         asked = self._wants(question)
         if not asked:
-            return self._answer(question, deque(), Then(self.search.usages))
+            return self._answer(question, deque(), self._then())
         readings: list[Any] = [None] * len(asked)
         while still := [k for k, reading in enumerate(readings) if reading is None]:
             for k, reading in zip(still, (yield from self._round([asked[k] for k in still])), strict=True):
@@ -175,7 +177,7 @@ class XServer:
                 if reading is None:
                     asked[k] = enlarge(asked[k], self._shape, self._situation.number)._replace(slots=None)
             self._ask_again(asked, readings)
-        return self._answer(question, deque(readings), Then(self.search.usages))
+        return self._answer(question, deque(readings), self._then())
 
     def _ask_again(self, asked: list[Asked], readings: list[Any]) -> None:
         """Undo moves whose effect, or anything before it, could not be read: they will be asked for again."""
@@ -266,10 +268,9 @@ class XServer:
             self._follow(trial, then)
         changes = readings.popleft()
         for move, stays, change in zip(question.moves, question.keep, changes, strict=True):
-            then.new.add(move.slot)
+            then.alive[move.slot] = True
             self._follow(change, then, stays=stays)
-            if not stays:
-                then.new.remove(move.slot)
+            then.alive[move.slot] = stays
         trials = readings.popleft() if question.removals else ()
         fetched = _counts_in(readings) if question.whole else ()
         if then.usages[list(question.gone)].any():
@@ -281,32 +282,28 @@ class XServer:
 
     # A lying member can spoil the sums, but must not make the search access slots without an element.
 
-    def _follow(self, change: q.Change, then: Then, *, stays: bool = False) -> None:
-        """Check a change, and let it happen if it stays; nothing is checked, or used, once the table is not known."""
-        after = self._after(change, then.usages, then.new) if then.holds else then.usages
-        if stays:
-            then.usages = after
+    def _then(self) -> Then:
+        """Return the table as it is."""
+        usages = self.search.usages.copy()
+        return Then(usages, self.search.now.which_are_elements(len(usages)))
 
-    def _after(self, change: q.Change, usages: NDArray[np.int64], new: AbstractSet[int] = frozenset()) -> Usages:
-        """Return the usages after a change; raise `ProtocolError` if they are impossible or a slot has no element."""
-        slots = change.slots
-        then: NDArray[np.int64] = usages.copy()
-        then[slots] += change.won - change.lost
-        dead = any(s not in new and not self.search.now.is_element(s) for s in slots.tolist())
-        if dead or (len(slots) and not 0 <= then[slots].min() <= then[slots].max() <= self._most):
+    def _follow(self, change: q.Change, then: Then, *, stays: bool = False) -> None:
+        """Check a change, and let it happen if it stays; nothing is checked, or used, once the table is not known.
+
+        Raise `ProtocolError` if usages are impossible or a slot has no element.
+        """
+        if then.holds and not changes.follow(*change, then.usages, then.alive, self._most, stays):
             raise ProtocolError(SUMS_CONTRADICT)
-        return then
 
     def _rows_of(self, slots: tuple[int, ...], readings: deque[Any]) -> tuple[None, ...]:
         """Give the entries of rows to the ranking, which has the whole rows already.
 
         Check that no co-usage is above what is known about the pair.
         """
-        while readings and isinstance(readings[0], (list, dict)):
-            for one in reading if isinstance(reading := readings.popleft(), list) else ():
-                if (one.counts > self._ranking.known(one.slot, one.others)[0]).any():
-                    raise ProtocolError(SUMS_CONTRADICT)
-                self._ranking.put_counts(one.slot, one.others, one.counts)
+        while readings and isinstance(readings[0], (Fetched, dict)):
+            reading = readings.popleft()
+            if isinstance(reading, Fetched) and not self._ranking.put_counts(BoundedRows(*reading[:4])):
+                raise ProtocolError(SUMS_CONTRADICT)
         return (None,) * len(slots)
 
     def _put_rows(self, rows: dict[int, q.SlotCounts]) -> None:
@@ -328,7 +325,7 @@ class XServer:
         whole = tuple([s for s in slots if not self._ranking.is_complete(s)])
         usages = self.search.usages[list(whole)].tolist()
         asked = self._sizes.ask_rows(whole, usages, length, self._situation.number) if whole else []
-        asked += self._ask_entries({s: self._ranking.plan(s) for s in slots if s not in whole})
+        asked += self._ask_entries(self._ranking.plan([s for s in slots if s not in whole]))
         return [one._replace(slots=length) for one in asked]
 
     def _ahead(self, question: q.TryInsertions) -> list[Asked]:
@@ -336,9 +333,8 @@ class XServer:
         return self._ask_entries(self._ranking.foresee(*question.kept(), self.search.now.touched))
 
     @staticmethod
-    def _ask_entries(rows: dict[int, q.SlotCounts]) -> list[Asked]:
-        some = {slot: row for slot, row in rows.items() if len(row.slots)}
-        return [Asked(want_entries(some))] if some else []
+    def _ask_entries(rows: BoundedRows) -> list[Asked]:
+        return [Asked(want_entries(rows))] if len(rows.others) else []
 
     def _count_final(self, itemsets: int) -> Generator[Round, Replies, FinalCounts]:
         self._shape = self._shape._replace(itemsets=itemsets)
@@ -356,10 +352,11 @@ class XServer:
         lengths = [words_of(want, shape) for want, shape in zip(wants, shapes, strict=True)]
         kind = " and ".join(dict.fromkeys(KINDS[type(want)] for want in wants))
         replies = yield Round(ask, m.Masked, kind, sum(lengths))
-        parts = np.split(add_up(replies, sum(lengths)), np.cumsum(lengths)[:-1])
+        total, end = add_up(replies, sum(lengths)), 0
         readings = []
-        for one, shape, words in zip(asked, shapes, parts, strict=True):
-            want = one.want
+        for one, shape, length in zip(asked, shapes, lengths, strict=True):
+            want, words = one.want, total[end : end + length]
+            end += length
             reading: Any
             if isinstance(want, m.WantInsertions | m.WantRemovals):
                 reading, entries = read_changes(want, shape, words, one.expected)
@@ -375,15 +372,12 @@ class XServer:
         return readings
 
 
-def _counts_in(readings: deque[Any]) -> list[Fetched]:
+def _counts_in(readings: deque[Any]) -> Fetched | tuple[()]:
     """Return the next reading if it has entries of rows; none if there were none worth asking for."""
-    return readings.popleft() if readings and isinstance(readings[0], list) else []
+    return readings.popleft() if readings and isinstance(readings[0], Fetched) else ()
 
 
-def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> list[Fetched]:
-    """Return the entries of each row, with the largest count that fits each of them, and its word."""
-    asked = entries_of(want, slots)
-    rows, ends, others, widths, fields = asked
-    columns = (others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, fields.word_of)
-    parts = zip(*(np.split(values, ends[:-1]) for values in columns), strict=True)
-    return [Fetched(slot, *part) for slot, part in zip(rows.tolist(), parts, strict=True)]
+def _fetched(want: m.WantEntries, slots: int, counts: NDArray[np.int64]) -> Fetched:
+    """Return the entries of rows, with the largest count that fits each of them, and its word."""
+    rows, ends, others, widths, fields = entries_of(want, slots)
+    return Fetched(rows, ends, others.astype(np.int32), counts, (1 << widths.astype(np.int64)) - 1, fields.word_of)

@@ -1,5 +1,7 @@
 """X at a member: the covers of its transactions, the questions it allows about them, and the answers.
 
+Members of one process share what is the same for all of them: the table, the checks, and the kernel calls.
+
 The server's side, and how the two fit together, is in `x.py`.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +17,13 @@ from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
-from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.effort import WIDTHS, plan
-from fedslim.mdl.kernels.counting import pick_entries
+from fedslim.mdl.parted_covers import PartedCovers
 from fedslim.mdl.policy import MAX_WIDTH
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import check_words
 from fedslim.protocol.variant import UnmaskedWords as Answer
-from fedslim.protocol.x_queries import FinalCounts, Shape, entries_of, pack
+from fedslim.protocol.x_queries import Shape, entries_of, pack
 from fedslim.secagg.ring import MAX_BITS, Words
 
 if TYPE_CHECKING:
@@ -39,22 +41,54 @@ class Phase(Enum):
 
 
 class XMember:
-    """Keeps the covers of one member's transactions, and answers with words to be masked.
+    """One member: its answers are words to be masked.
 
     It answers only questions that the search can ask: first supports of items; then rows, trials and moves about
     elements of the table and unions of two of them; at the end counts of the table that was found.
     """
 
     def __init__(self, database: TransactionDatabase, settings: m.Settings, members: int) -> None:
-        self._state = CoverState(database)
-        self._settings = settings
-        self._shape = Shape.at_start(settings, database.n_items, members)
+        self._database, self._terms = database, (settings, members)
+        self.share_work({})
+
+    def share_work(self, shared: dict[str, Any]) -> None:
+        """See `MemberSide`."""
+        self._members = shared.setdefault("x", XMembers(*self._terms))
+        self._place = self._members.add(self._database)
+
+    def answer(self, message: m.Ask) -> Answer:
+        """Make the moves, then count what the server asks for."""
+        return Answer("x answers", self._members.answer(message, self._place))
+
+    def own_table(self) -> None:
+        """See `MemberSide`: there is one table for all members, and the server sends it."""
+
+    def is_final(self, message: m.Ask) -> bool:
+        """See `MemberSide`."""
+        return any(isinstance(want, m.WantFinal) for want in message.wants)
+
+    def check_end(self, table: m.PackedTable) -> None:
+        """See `MemberSide`."""
+        self._members.check_end(table)
+
+
+class XMembers:
+    """The members of one process, mostly one: keeps the covers of their transactions, and answers for each of them.
+
+    What is refused depends on the question and the table, never on counts, so it is the same for all.
+    """
+
+    def __init__(self, settings: m.Settings, members: int) -> None:
+        self._settings, self._size = settings, members
+        self._databases: list[TransactionDatabase] = []
+        self._waiting: set[int] = set()  # the places of those who will ask for the last answers
         self._phase = Phase.START
         self._dropped = False  # whether rare items were dropped
         self._removed: list[tuple[int, tuple[int, ...], int]] = []  # a stack of elements that may be restored
         self._entered: dict[int, tuple[int, ...]] = {}  # by number: the itemsets that have been in the table
         self._numbered: set[tuple[int, ...]] = set()  # the same itemsets
         self._marked = False
+        self._checked: m.PackedTable | None = None
         self._plan = plan(settings.effort, limited=False)
         self._searches = 1
         self._counts: dict[type[m.Want], Callable[[Any], Any]] = {
@@ -68,24 +102,46 @@ class XMember:
             m.WantFinal: self._final,
         }
 
-    def own_table(self) -> None:
-        """See `MemberSide`: there is one table for all members, and the server sends it."""
+    @cached_property
+    def _state(self) -> PartedCovers:
+        return PartedCovers(self._databases)
 
-    def is_final(self, message: m.Ask) -> bool:
-        """See `MemberSide`."""
-        return any(isinstance(want, m.WantFinal) for want in message.wants)
+    @cached_property
+    def _shape(self) -> Shape:
+        return Shape.at_start(self._settings, self._databases[0].n_items, self._size)
+
+    def add(self, database: TransactionDatabase) -> int:
+        """Add a member before the first question; return its place."""
+        if self._phase is not Phase.START:
+            raise RuntimeError("members that share work do so from the first question on")
+        self._databases.append(database)
+        return len(self._databases) - 1
 
     def check_end(self, table: m.PackedTable) -> None:
-        """See `MemberSide`: its itemsets must be those that this member covers with."""
+        """Check, once for all members, that the itemsets of the result are those that they cover with."""
+        if table is self._checked:
+            return
         ours = [(list(self._state.table.itemsets[s]), self._state.table.entries[s]) for s in self._state.table]
         if [(element.items, element.entry) for element in table.itemsets] != ours:
             raise ProtocolError("the server's result is not the table that this member covers with; it is refused")
         if table.min_count != self._settings.min_count:
             msg = f"the server's result has another min_count ({table.min_count}) than agreed; it is refused"
             raise ProtocolError(msg)
+        self._checked = table
 
-    def answer(self, message: m.Ask) -> Answer:
-        """Make the moves, then count what the server asks for."""
+    def answer(self, message: m.Ask, place: int) -> Words:
+        """Return one member's answer. Those of all are found when the first one is asked for."""
+        if not self._waiting:
+            self._words = self._answers(message)
+            self._asked, self._waiting = message, set(range(len(self._databases)))
+        if message is not self._asked or place not in self._waiting:
+            raise RuntimeError("members that answer together are asked the same, each once")
+        self._waiting.remove(place)
+        words: Words = self._words[place]
+        return words
+
+    def _answers(self, message: m.Ask) -> Words:
+        """Make the moves, then count what the server asks for: a row of words for each member."""
         self._phase = self._next_phase(message)
         for move in message.moves:
             self._make(move)
@@ -93,9 +149,9 @@ class XMember:
         for want in message.wants:
             table = self._state.table
             shape = self._shape._replace(slots=table.fresh_slot, itemsets=len(table))
-            answers.append(pack(want, shape, self._counts[type(want)](want)))
-            check_words(sum(map(len, answers)))
-        return Answer("x answers", answers[0] if len(answers) == 1 else np.concatenate(answers))
+            answers.append(pack(want, shape, len(self._databases), self._counts[type(want)](want)))
+            check_words(sum([words.shape[1] for words in answers]))
+        return answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
 
     def _next_phase(self, message: m.Ask) -> Phase:
         """Return the phase after this question; raise `ProtocolError` if the search cannot ask it now.
@@ -203,10 +259,10 @@ class XMember:
         while len(slots):
             batch = self._state.rows(slots)
             yield batch
-            slots = slots[len(batch[0]) :]
+            slots = slots[len(batch[0]) // len(self._databases) :]
 
-    def _sparse_row(self, want: m.WantSparseRow) -> q.SlotCounts:
-        return self._state.co_usages((self._alive(want.slot),))[0]
+    def _sparse_row(self, want: m.WantSparseRow) -> Batch:
+        return self._state.rows(np.array([self._alive(want.slot)]))
 
     def _entries(self, want: m.WantEntries) -> NDArray[np.int64]:
         table = self._state.table
@@ -215,22 +271,18 @@ class XMember:
         alive[: table.n_items] = alive[table.order] = True
         if not alive[rows].all() or not alive[others].all():
             raise ProtocolError("the server asks for entries of slots that are empty; it is refused")
-        found, done = np.empty(len(others), np.int64), 0
-        scratch = np.zeros(table.fresh_slot, np.int64)
-        for batch in self._batches(rows):
-            done = pick_entries(done, *batch, ends, others, scratch, found)
-        return found
+        return self._state.entries(rows, ends, others)
 
     def _insertions(self, want: m.WantInsertions) -> q.Changes:
         changes = []
         for new in want.new:
             itemset = self._union(new)
-            changes.append(self._state.try_insert(new.slot, itemset, new.entry))
+            changes.append(self._state.trial_insertion(new.slot, itemset, new.entry))
             if new.keep:
                 self._insert(new, itemset)
         for slot in want.gone:
             self._remove(slot)
-        return q.flatten(changes)
+        return q.join_changes(changes)
 
     def _removals(self, want: m.WantRemovals) -> q.Changes:
         if len(want.gone) not in {0, len(want.slots)}:
@@ -241,23 +293,26 @@ class XMember:
             parts.append(self._state.trial_removals([self._alive(slot, itemset=True) for slot in slots]))
             if leaves:
                 self._remove(slots[-1])
-        return parts[0] if len(parts) == 1 else q.join_changes(parts)
+        return q.join_changes(parts)
 
     def _supports(self, _want: m.WantSupports) -> list[NDArray[np.int64]]:
-        return [np.append(self._state.supports(), self._state.database.transactions)]
+        transactions = [[database.transactions] for database in self._databases]
+        return [np.append(self._state.all_supports(), transactions, axis=1)]
 
     def _union_support(self, want: m.WantUnionSupport) -> list[NDArray[np.int64]]:
         if self._settings.min_support == 1 and self._settings.order == "usage":
             msg = "the server asked for the support of a candidate, which the settings do not need; it is refused"
             raise ProtocolError(msg)
-        return [np.array([self._state.support(self._joined(want.parents))], np.int64)]
+        return [np.array(self._state.support_in_each(self._joined(want.parents)), np.int64)[:, None]]
 
-    def _final(self, _want: m.WantFinal) -> FinalCounts:
+    def _final(self, _want: m.WantFinal) -> list[NDArray[np.int64]]:
         table = self._state.table
-        usages = self._state.usages[table.order]
-        supports = np.array([self._state.support(table.itemsets[s]) for s in table], np.int64)
-        has = (usages > 0, self._state.supports() > 0)
-        return FinalCounts(usages, supports, *(which.astype(np.int64) for which in has))
+        usages = self._state.all_usages[:, table.order]
+        supports = self._state.supports_of(table.order)
+        vectors = [np.concatenate([usages, supports], axis=1)]
+        if self._shape.members:
+            vectors.append(np.concatenate([usages > 0, self._state.all_supports() > 0], axis=1).astype(np.int64))
+        return vectors
 
     # A lying server must not be able to make the kernels access slots without an element, nor ask about any itemset.
 

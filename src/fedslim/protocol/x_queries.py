@@ -7,7 +7,7 @@ on the want and on the `Shape`, which server and members know alike. To add a wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from fedslim.errors import ProtocolError
 from fedslim.mdl import questions as q
+from fedslim.mdl.kernels import changes
+from fedslim.mdl.kernels.bounds import BoundedRows
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT, check_words
+from fedslim.secagg import kernels
 from fedslim.secagg.ring import MAX_BITS, Fields, Ring, Sketch, Words, put_rows, words_of_rows
 
 Sketched = m.WantSparseRow | m.WantInsertions | m.WantRemovals
@@ -39,7 +42,7 @@ KINDS: dict[type[m.Want], str] = {
 MAX_ENTRIES = 1 << 21
 """The most bytes for entries of rows in one question, at least one for each; a search asks for a few thousand."""
 
-STEP_SHIFTS, MORE = np.array((0, 7, 14, 21)), 128
+MAX_STEP_BYTES = 4
 """A step takes up to four bytes, of seven bits each, and a bit that is set if more follow."""
 
 WIDEST = 15
@@ -111,40 +114,35 @@ class AskedEntries(NamedTuple):
     fields: Fields  # the layout of the counts
 
 
-def want_entries(rows: Mapping[int, q.SlotCounts]) -> m.WantEntries:
-    """Return the want for entries of some rows, given by slot, partners and the bounds of their counts."""
-    others = [row.slots.astype(np.int64) for row in rows.values()]
-    bounds = np.concatenate([row.counts for row in rows.values()])
+def want_entries(asked: BoundedRows) -> m.WantEntries:
+    """Return the want for the entries of some rows."""
+    sizes = asked.ends.copy()
+    sizes[1:] -= asked.ends[:-1]
+    begins, others = asked.ends - sizes, asked.others.astype(np.int64)
+    steps = others.copy()
+    steps[1:] -= others[:-1]
+    there = sizes > 0
+    steps[begins[there]] = others[begins[there]]
+    written = np.empty(MAX_STEP_BYTES * len(steps), np.uint8)
     # The width is a multiple of two bits, so that four bits are enough to name it.
-    code = np.minimum((np.frexp(bounds.astype(np.float64))[1] + 1) // 2, WIDEST)
+    code = np.minimum((np.frexp(asked.counts.astype(np.float64))[1] + 1) // 2, WIDEST)
     code = np.maximum(code, 1).astype(np.uint8)
     pairs = np.append(code, np.zeros(len(code) & 1, np.uint8)).reshape(-1, 2)
     return m.WantEntries(
-        m.Vector.of(np.array(list(rows), np.int64)),
-        m.Vector.of(np.array(list(map(len, others)), np.int64)),
-        _as_bytes(np.concatenate([np.diff(some, prepend=0) for some in others])),
+        m.Vector.of(asked.slots[there]),
+        m.Vector.of(sizes[there]),
+        written[: kernels.write_steps(steps, written)].tobytes(),
         (pairs[:, 0] | pairs[:, 1] << 4).astype(np.uint8).tobytes(),
     )
 
 
-def _as_bytes(steps: NDArray[np.int64]) -> bytes:
-    """Write each number as one byte if it is small, so that compression finds the frequent ones; see `WantEntries`."""
-    parts = steps[:, None] >> STEP_SHIFTS
-    more = parts >= MORE
-    there = np.concatenate([np.ones((len(steps), 1), np.bool_), more[:, :-1]], axis=1)
-    data: bytes = (parts % MORE + MORE * more)[there].astype(np.uint8).tobytes()
-    return data
-
-
-def _from_bytes(data: bytes) -> NDArray[np.int64]:
-    """Read such numbers; raise `ProtocolError` if one is cut short or too long."""
-    parts = np.frombuffer(data, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(parts < MORE)
-    lengths = np.diff(ends, prepend=-1)
-    if len(parts) == 0 or parts[-1] >= MORE or lengths.max() > len(STEP_SHIFTS):
+def _read_steps(data: bytes) -> NDArray[np.int64]:
+    """Read numbers that `write_steps` has written; raise `ProtocolError` if one is cut short or too long."""
+    steps = np.empty(len(data), np.int64)
+    n = kernels.read_steps(np.frombuffer(data, np.uint8), MAX_STEP_BYTES, steps)
+    if n <= 0:
         raise ProtocolError("the server asks for entries of rows in a form that is not valid; it is refused")
-    place = np.arange(len(parts)) - np.repeat(ends - lengths + 1, lengths)
-    return np.add.reduceat(parts % MORE << STEP_SHIFTS[place], ends - lengths + 1)
+    return steps[:n]
 
 
 @lru_cache(maxsize=8)
@@ -154,7 +152,7 @@ def entries_of(want: m.WantEntries, slots: int) -> AskedEntries:
     if max(want.rows.length, want.sizes.length) > slots or len(want.steps) > MAX_ENTRIES:
         msg = f"the server asks for {len(want.steps)} entries of {want.rows.length} rows, too many; it is refused"
         raise ProtocolError(msg)
-    rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), _from_bytes(want.steps)
+    rows, sizes, steps = want.rows.values(slots - 1), want.sizes.values(slots), _read_steps(want.steps)
     ends = np.cumsum(sizes)
     named = 2 * len(want.widths) - len(steps) in {0, 1}
     if not len(rows) or len(rows) != len(sizes) or ends[-1] != len(steps) or not named:
@@ -178,43 +176,39 @@ def words_of(want: m.Want, shape: Shape) -> int:
     return sum([words_of_rows((bits,), length) for bits, length in vectors_of(want, shape)])
 
 
-def pack(want: m.Want, shape: Shape, counted: Any) -> Words:
-    """Pack a member's counts into words.
+def pack(want: m.Want, shape: Shape, members: int, counted: Any) -> Words:
+    """Pack the counts of some members into a row of words for each.
 
-    The counts have the form that `read` returns, but vectors are always in a list, changes are `Changes`, and rows come
-    in batches as `CoverState.rows` makes them.
+    Vectors come in a list, with a row for each member; all else as `PartedCovers` makes it, rows in batches.
     """
     length = words_of(want, shape)
     check_words(length)
-    words = np.zeros(length, np.uint64)
+    words = np.zeros((members, length), np.uint64)
     match want:
         case m.WantRows(_, bits):
             widths, done, begin = np.frombuffer(bits, np.uint8), 0, 0
             for ends, others, counts in counted:
-                some = widths[done : done + len(ends)]
-                put_rows(words[begin:], some, ends, others, counts, length=shape.slots)
-                done += len(ends)
+                some = widths[done : done + len(ends) // members]
+                put_rows(words, some, ends, others, counts, length=shape.slots, begin=begin)
+                done += len(some)
                 begin += words_of_rows(some.tolist(), shape.slots)
         case m.WantEntries():
             entries_of(want, shape.slots).fields.put(words, counted)
         case m.WantSparseRow():
-            sketch_of(want, shape).put(words, *counted)
+            ends, others, counts = counted
+            sketch = sketch_of(want, shape)
+            for own, begin, end in zip(words, [0, *ends], ends, strict=False):
+                sketch.put(own, others[begin:end], counts[begin:end])
         case m.WantInsertions() | m.WantRemovals():
             sketch_of(want, shape).put_pairs(words, *counted)
-        case m.WantFinal():
-            pairs = (counted[:2], counted[2:]) if shape.members else (counted[:2],)
-            _pack_vectors(words, vectors_of(want, shape), [np.concatenate(pair) for pair in pairs])
         case _:
-            _pack_vectors(words, vectors_of(want, shape), counted)
+            begin = 0
+            for (width, size), counts in zip(vectors_of(want, shape), counted, strict=True):
+                ring, places = Ring(width, (1 << width) - 1), np.arange(size, dtype=np.int32)
+                for row, of_one in zip(words, counts, strict=True):
+                    ring.put(row[begin:], places, of_one, length=size)
+                begin += ring.words(size)
     return words
-
-
-def _pack_vectors(words: Words, vectors: list[tuple[int, int]], counted: Sequence[NDArray[np.int64]]) -> None:
-    begin = 0
-    for (bits, length), counts in zip(vectors, counted, strict=True):
-        ring = Ring(bits, (1 << bits) - 1)
-        ring.put(words[begin:], np.arange(length, dtype=np.int32), counts, length=length)
-        begin += ring.words(length)
 
 
 def read(
@@ -275,26 +269,17 @@ def read_changes(
     """
     sketch, guess = sketch_of(want, shape), q.flatten(expected)
     hidden = np.zeros(len(words), np.uint64)
-    sketch.put_pairs(hidden, *guess)
+    sketch.put_pairs(hidden[None], *guess)
     found = sketch.read(words - hidden)
     if found is None:
         return None, []
     trials = len(want.new) if isinstance(want, m.WantInsertions) else len(want.slots)
-    span = sketch.universe // trials
-    # Slots of all trials, one trial after the other.
-    guessed = guess.slots + np.repeat(np.arange(len(expected)), np.diff(guess.ends, prepend=0)) * (span // 2)
-    slots, where = np.unique(np.concatenate([found[0] >> 1, guessed]), return_inverse=True)
-    counts = np.zeros((2, len(slots)), np.int64)
-    np.add.at(counts, (found[0] & 1, where[: len(found[0])]), found[1])
-    counts[0, where[len(found[0]) :]] += guess.lost
-    counts[1, where[len(found[0]) :]] += guess.won
-    if (counts < 0).any():
+    span, most = sketch.universe // trials, len(found[0]) + len(guess.slots)
+    at, different = np.zeros(span // 2, np.int32), np.empty(trials, np.int64)
+    read = q.Changes(np.empty(trials, np.int64), np.empty(most, np.int32), *np.empty((2, most), np.int64))
+    if not changes.put_together(*found, span, *guess, at, *read, different):
         raise ProtocolError(SUMS_CONTRADICT)
-    left = counts.any(axis=0)
-    slots, (lost, won) = slots[left], counts[:, left]
-    ends = np.searchsorted(slots, np.arange(1, trials + 1) * (span // 2))
-    changes = q.Changes(ends, (slots % (span // 2)).astype(np.int32), lost, won).each()
-    return changes, np.bincount(found[0] // span, minlength=trials).tolist()
+    return read.each(), different.tolist()
 
 
 def _slots_with(new: Sequence[m.NewUnion], shape: Shape) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from fedslim.errors import ProtocolError
-from fedslim.mdl.bounded_ranking import PURE
+from fedslim.mdl.kernels.bounds import PURE
 from fedslim.protocol import messages as m
 from fedslim.protocol.sums import SUMS_CONTRADICT
 from fedslim.protocol.x_queries import Shape, bits_for, sketch_of

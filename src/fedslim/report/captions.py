@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
+from fedslim.federated.records import Agreement, OwnRecord, RunRecord
 from fedslim.format import count, duration, number, size
-
-if TYPE_CHECKING:
-    from fedslim.federated.records import Agreement, OwnRecord, RunRecord
-    from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.codetable import CodeTable
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -50,16 +48,15 @@ KNOWN = {
 _UNNAMED = re.compile(r"item \d+|#[0-9a-f]{32}")
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.(?:csv|tsv|dat|parquet)(?:\.gz)?$)", re.DOTALL)
 """The folders before a file name."""
+DIGITS = "{:.3f}".format  # of a share or a correlation
 CENTRALISED = "centralised"
 COLUMNS = ("L%", "itemsets", "F1", "found by no member alone", "rounds", "sent", "time")
 
 
 def subtitle(records: Sequence[RunRecord]) -> str:
     """Return the subtitle: what was run, and when."""
-    kinds = {record.kind for record in records}
-    what = SUBTITLES.get(kinds.pop(), "") if len(kinds) == 1 else "runs"
-    if len(records) == 1 and (own := records[0].own) is not None:
-        what = f"a federation, by its member {own.member}"
+    kind, own = records[0].kind, records[0].own
+    what = SUBTITLES.get(kind, "") if own is None else f"a federation, by its member {own.member}"
     if len(records) > 1:
         what = count(len(records), "run")
     days = sorted({record.made[:10] for record in records})
@@ -80,11 +77,11 @@ def cells(record: RunRecord, table: CodeTable) -> list[tuple[str, float | None]]
     return [
         (f"{table.compression.L_percent:.2f}", table.compression.L_percent),
         (f"{len(table):,}", len(table)),
-        (_digits(f1, 3), f1),
+        (_known(f1, DIGITS), f1),
         ("–" if found is None else _of(found, len(record.gap or ())), found),
-        (_whole(rounds), rounds),
-        (_describe(sent, size), sent),
-        (_describe(seconds, duration), seconds),
+        (_known(rounds, number), rounds),
+        (_known(sent, size), sent),
+        (_known(seconds, duration), seconds),
     ]
 
 
@@ -181,17 +178,17 @@ def headline(record: RunRecord, table: CodeTable) -> list[Fact]:
         labels = " and labels" if any(amount.labels or amount.sealed for amount in own.sent.values()) else ""
         facts.append(Fact("left this member", size(total), f"counts{labels}, and no transaction"))
     facts += [
-        Fact("agreement, F1", _digits(first.figures.get("f1"), 3), f"with {reference(first.reference)}")
+        Fact("agreement, F1", _known(first.figures.get("f1"), DIGITS), f"with {reference(first.reference)}")
         for first in record.agreements[:1]
     ]
     sent, up, down = (figures.get(name) for name in ("bytes_total", "bytes_up", "bytes_down"))
     if sent is not None:
-        split = "" if up is None or down is None else f"{_describe(up, size)} up, {_describe(down, size)} down"
-        facts.append(Fact("sent", _describe(sent, size), split))
+        split = "" if up is None or down is None else f"{_known(up, size)} up, {_known(down, size)} down"
+        facts.append(Fact("sent", _known(sent, size), split))
     if (rounds := figures.get("rounds")) is not None:
-        time = _describe(figures.get("seconds"), duration)
+        time = _known(figures.get("seconds"), duration)
         notes = ("" if time == "–" else f"in {time}", str(figures.get("ending") or ""))
-        facts.append(Fact("rounds", _whole(rounds), "; ".join(filter(None, notes))))
+        facts.append(Fact("rounds", _known(rounds, number), "; ".join(filter(None, notes))))
     return facts
 
 
@@ -205,7 +202,7 @@ def agreement(of: Agreement) -> list[Fact]:
         "wr100": ("WR@100", "the same for its 100 most used itemsets"),
         "rho": ("ρ", "rank correlation of the usages of matched itemsets"),
     }
-    return [Fact(title, _digits(of.figures.get(name), 3), note) for name, (title, note) in notes.items()]
+    return [Fact(title, _known(of.figures.get(name), DIGITS), note) for name, (title, note) in notes.items()]
 
 
 def usages_note(record: RunRecord) -> str:
@@ -228,8 +225,7 @@ def configuration(record: RunRecord) -> list[Fact]:
     facts = [Fact("data", record.data)]
     if record.kind != "mined":
         facts.append(Fact("variant", record.variant, MEANING[record.variant]))
-    masked = settings.pop("masked", None)
-    if masked is not None:
+    if (masked := settings.pop("masked", None)) is not None:
         facts.append(Fact("masks", "yes" if masked else "no"))
     if (partition := settings.pop("partition", None)) is not None:
         chosen = ", ".join(f"{name} {_plain(value)}" for name, value in (partition.get("parameters") or {}).items())
@@ -257,17 +253,9 @@ def _of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,}" if whole else "none"
 
 
-def _whole(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else "–"
-
-
-def _digits(value: object, digits: int) -> str:
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return f"{value:.{digits}f}" if known else "–"
-
-
-def _describe(value: object, describe: Any) -> str:
-    return str(describe(value)) if isinstance(value, int | float) else "–"
+def _known(value: object, how: Callable[[Any], str]) -> str:
+    """Format a figure, or return a dash if it is missing or not a finite number."""
+    return how(value) if isinstance(value, int | float) and math.isfinite(value) else "–"
 
 
 # -- names for runs, made of the settings in which they differ ---------------------------------------------------------

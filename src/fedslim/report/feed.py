@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from fedslim.format import printable
 from fedslim.report.captions import Fact  # msgspec reads field types at run time
-
-if TYPE_CHECKING:
-    from fedslim.safeguards.audit import Amount
+from fedslim.safeguards.audit import Amount
 
 MAX_POINTS = 400  # maximum points of a curve; a chart has too few pixels for more
 MAX_CURVES, MAX_WARNINGS, MAX_MEMBERS, MAX_ITEMS = 4, 20, 200, 40
@@ -83,8 +81,7 @@ class Feed(logging.Handler):
         super().__init__(logging.WARNING)
         self.view = LiveView(_short(title), _short(subtitle))
         self._guard = threading.Lock()
-        self._warnings: deque[str] = deque(maxlen=MAX_WARNINGS)
-        self._stop: Callable[[], None] | None = None
+        self._stop: Callable[[], object] | None = None
         self._encoded = -1, b""
         self.version = 0
         self.report: bytes | None = None
@@ -94,20 +91,23 @@ class Feed(logging.Handler):
         """Whether the run has ended."""
         return bool(self.view.ended)
 
-    def begin(self, doing: str, stop: Callable[[], None] | None = None, *, curve: str = "") -> None:
-        """Say what the run does now, how to stop it, and begin a curve if it has a name."""
+    @contextmanager
+    def _changing(self) -> Iterator[LiveView]:
         with self._guard:
-            now = self.view
+            yield self.view
+            self.version += 1
+
+    def begin(self, doing: str, stop: Callable[[], object] | None = None, *, curve: str = "") -> None:
+        """Say what the run does now, how to stop it, and begin a curve if it has a name."""
+        with self._changing() as now:
             now.doing, now.stoppable, now.stopping, self._stop = _short(doing), stop is not None, False, stop
             if curve:
                 now.curves = [*now.curves, LiveCurve(_short(curve))][-MAX_CURVES:]
-            self.version += 1
 
     def reach(self, seconds: float, itemsets: int, percent: float) -> None:
         """Add a point to the latest curve."""
-        with self._guard:
-            self.view.curves[-1].add(seconds, itemsets, percent)
-            self.version += 1
+        with self._changing() as now:
+            now.curves[-1].add(seconds, itemsets, percent)
 
     def show(
         self,
@@ -119,8 +119,7 @@ class Feed(logging.Handler):
         sent: list[tuple[str, Amount]] | None = None,
     ) -> None:
         """Replace what is given."""
-        with self._guard:
-            now = self.view
+        with self._changing() as now:
             now.doing = now.doing if doing is None else _short(doing)
             now.facts = now.facts if facts is None else facts
             now.sent = now.sent if sent is None else sent
@@ -128,7 +127,6 @@ class Feed(logging.Handler):
                 now.latest = [([_short(i) for i in items][:MAX_ITEMS], usage) for items, usage in latest]
             if members is not None:
                 now.members, now.more_members = members[:MAX_MEMBERS], max(0, len(members) - MAX_MEMBERS)
-            self.version += 1
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a warning."""
@@ -136,29 +134,24 @@ class Feed(logging.Handler):
 
     def warn(self, text: str) -> None:
         """Keep a warning; the oldest ones are dropped."""
-        with self._guard:
-            self._warnings.append(_short(text))
-            self.view.warnings = list(self._warnings)
-            self.version += 1
+        with self._changing() as now:
+            now.warnings = [*now.warnings, _short(text)][-MAX_WARNINGS:]
 
     def ask_stop(self) -> bool:
         """Ask the run to stop with the best so far; return whether it can."""
-        with self._guard:
-            stop = self._stop
-            self.view.stopping = stop is not None
-            self.view.stoppable, self._stop = False, None
-            self.version += 1
+        with self._changing() as now:
+            stop, self._stop = self._stop, None
+            now.stoppable, now.stopping = False, stop is not None
         if stop is not None:
             stop()
         return stop is not None
 
     def end(self, *, report: bytes | None = None, failure: str = "") -> None:
         """Say that the run has ended, with a report or how it failed."""
-        with self._guard:
+        with self._changing() as now:
             self.report, self._stop = report, None
-            self.view.ended = "report" if report is not None else _short(failure) or "The run has ended."
-            self.view.stoppable = self.view.stopping = False
-            self.version += 1
+            now.ended = "report" if report is not None else _short(failure) or "The run has ended."
+            now.stoppable = now.stopping = False
 
     def snapshot(self) -> tuple[int, bytes]:
         """Return the version of the snapshot, and the snapshot as JSON."""

@@ -87,6 +87,8 @@ def _files(path: Path) -> list[Path]:
         return [path / RUN]
     below = (file for file in path.rglob("*.json") if EARLIER not in file.relative_to(path).parts)
     files = [file for file in sorted(below, key=_natural) if is_record(file)]
+    if not files and (path / "classifier.json").is_file():
+        raise InputError(f"{path}: this folder has a classifier and no run; use SlimClassifier.load on classifier.json")
     if not files:
         msg = (
             f"{path}: no run record in this folder or below it; name a folder written by `fedslim simulate --out`, "

@@ -15,15 +15,13 @@ import socket
 import threading
 import time
 from asyncio import StreamReader, StreamWriter
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from fedslim import __version__
 from fedslim.errors import ParameterError
 from fedslim.format import as_html
+from fedslim.report.feed import Feed
 from fedslim.report.page import assembled
-
-if TYPE_CHECKING:
-    from fedslim.report.feed import Feed
 
 HOST = "127.0.0.1"
 MAX_CONNECTIONS, MAX_HEAD = 32, 8192

@@ -77,37 +77,46 @@ def _part(name: str) -> str:
 # -- the page of a comparison ------------------------------------------------------------------------------------------
 
 
-def comparison_page(compared: Sequence[Differences]) -> str:
+def comparison_page(compared: Sequence[Differences], about: str = "A comparison") -> str:
     """Return the page of comparisons: both sides of each itemset, side by side. It has no script."""
     names = compared[0].name_a, compared[-1].name_b
     title = (" to " if len(compared) > 1 else " and ").join(map(as_html, names))
     overview = _overview(compared) if len(compared) > 1 else ""
     sections = overview + "".join(_section(one, titled=bool(overview)) for one in compared)
-    parts = {"title": title, "sections": sections, "version": as_html(__version__)}
+    parts = {"about": as_html(about), "title": title, "sections": sections, "version": as_html(__version__)}
     return assembled("comparison.html", (), parts)[0]
 
 
 def _overview(compared: Sequence[Differences]) -> str:
     """Return the drift: a row for each slice but the first."""
-    titles = ("rows", "dissimilarity to the one before", "itemsets and items that differ", "of")
-    head = "".join(f'<th class="number unsorted">{title}</th>' for title in titles)
+    titles = ("slice", "rows", "dissimilarity to the one before", "itemsets and items that differ", "of")
     rows = []
     for one in compared:
         shown = f"{one.rows_b:,}", f"{one.dissimilarity:.3f}", f"{len(one.found):,}", f"{len(one.rows):,}"
+        rows.append(("", as_html(one.name_b), shown))
+    return f"<section>{_table(titles, rows)}</section>"
+
+
+def _table(titles: Sequence[str], rows: Sequence[tuple[str, str, Sequence[str]]]) -> str:
+    """Return a table; each row has a class, what it is about and its figures, or a drawing under an empty title."""
+    first, *others = titles
+    head = "".join(f'<th class="{"number" if title else ""} unsorted">{title}</th>' for title in others)
+    body = ""
+    for kind, about, figures in rows:
         cells = "".join(
-            f'<td class="number" data-label="{title}">{cell}</td>' for title, cell in zip(titles, shown, strict=True)
+            f'<td class="{"number" if title else "whole"}" data-label="{title}">{figure}</td>'
+            for title, figure in zip(others, figures, strict=True)
         )
-        rows.append(f'<tr><td class="main wide">{as_html(one.name_b)}</td>{cells}</tr>')
+        body += f'<tr class="{kind}"><td class="main wide">{about}</td>{cells}</tr>'
     return (
-        f'<section><div class="frame"><table class="cards"><thead><tr><th class="unsorted">slice</th>{head}</tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+        f'<div class="frame"><table class="cards"><thead><tr><th class="unsorted">{first}</th>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
 def _section(compared: Differences, *, titled: bool) -> str:
     names = as_html(compared.name_a), as_html(compared.name_b)
     titles = ("items", *names, "", "ratio", "p", "q")
-    head = "".join(f'<th class="{"number" if title else ""} unsorted">{title}</th>' for title in titles[1:])
     rows = []
     for row in compared.rows[:MAX_ROWS]:
         rates = row.count_a / max(compared.rows_a, 1), row.count_b / max(compared.rows_b, 1)
@@ -120,20 +129,13 @@ def _section(compared: Differences, *, titled: bool) -> str:
         )
         figures = ("∞" if row.ratio is None else f"{row.ratio:.2f}", f"{row.p:.2g}", f"{row.q:.2g}")
         shown = (f"{row.count_a:,}", f"{row.count_b:,}", bars, *figures)
-        cells = "".join(
-            f'<td class="{"number" if title else "whole"}" data-label="{title}">{cell}</td>'
-            for title, cell in zip(titles[1:], shown, strict=True)
-        )
         items = "".join(f"<li>{as_html(item)}</li>" for item in row.items)
-        different = "yes" if row.q <= compared.fdr else "no"
-        rows.append(f'<tr class="{different}"><td class="main wide"><ul class="chips">{items}</ul></td>{cells}</tr>')
-    sizes = f"{names[0]} has {count(compared.rows_a, 'row')}, {names[1]} {count(compared.rows_b, 'row')}."
+        rows.append(("yes" if row.q <= compared.fdr else "no", f'<ul class="chips">{items}</ul>', shown))
+    sizes = f"{names[0]}: {count(compared.rows_a, 'row')}; {names[1]}: {count(compared.rows_b, 'row')}."
     left_out = f"; the clearest {MAX_ROWS} are listed" if len(compared.rows) > MAX_ROWS else ""
     return (
         f'<section>{f"<h2>{names[0]} and {names[1]}</h2>" if titled else ""}<p class="note">{sizes} Dissimilarity '
         f"{compared.dissimilarity:.3f}. The {compared.counts} differs for {len(compared.found):,} of "
         f"{len(compared.rows):,} itemsets and items, at a false discovery rate of {compared.fdr:g}; the rest are "
-        f"grey{left_out}. The bars compare the shares of the rows.</p>"
-        f'<div class="frame"><table class="cards"><thead><tr><th class="unsorted">items</th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
+        f"grey{left_out}. The bars compare the shares of the rows.</p>{_table(titles, rows)}</section>"
     )

@@ -13,22 +13,13 @@ import msgspec
 from fedslim import __version__
 from fedslim.errors import InputError
 from fedslim.experiments.tables import ResultTable  # msgspec reads field types at run time
-from fedslim.federated.records import (
-    Agreement,
-    GapRow,
-    HistoryStep,
-    KindTraffic,
-    OwnRecord,
-    RunRecord,
-)
+from fedslim.federated.records import Agreement, GapRow, HistoryStep, KindTraffic, OwnRecord, RunRecord
 from fedslim.format import brief
 from fedslim.mdl.codetable import CodeTable, Element
-from fedslim.metrics.differences import Difference
 from fedslim.report import captions
 from fedslim.report.captions import Fact
 from fedslim.report.feed import MAX_POINTS
 from fedslim.report.rows import RowsView
-from fedslim.safeguards.audit import Amount
 
 MAX_ROWS = 5_000  # maximum itemsets per run
 ALL_ROWS = 60_000
@@ -62,17 +53,6 @@ class TableView(msgspec.Struct, frozen=True):
     bits_saved: list[float]
     alone: list[bool] | None
     members: list[list[int]] | None
-
-
-class OwnView(msgspec.Struct, frozen=True):
-    """What a member knows about itself; the lists follow the rows of `TableView`."""
-
-    member: str
-    transactions: int
-    usage: list[int]
-    support: list[int]
-    differences: list[Difference] | None
-    sent: dict[str, Amount]  # what left the member, by the kind of the messages
 
 
 class GapView(msgspec.Struct, frozen=True):
@@ -128,7 +108,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     item_support: list[int]
     item_usage: list[int]
     table: TableView
-    own: OwnView | None
+    own: OwnRecord | None  # its lists follow the rows of the table
     rows: RowsView | None
     gap: GapView | None
     agreements: list[AgreementView]
@@ -299,15 +279,11 @@ def _table(
     )
 
 
-def _own(own: OwnRecord, places: Sequence[int]) -> OwnView:
-    return OwnView(
-        own.member,
-        own.transactions,
-        [own.usages[k] for k in places],
-        [own.supports[k] for k in places],
-        None if own.differences is None else [own.differences[k] for k in places],
-        own.sent,
-    )
+def _own(own: OwnRecord, places: Sequence[int]) -> OwnRecord:
+    """Return the record with its lists in the order of the rows of `TableView`, which has `found_alone`."""
+    tests = None if own.differences is None else [own.differences[k] for k in places]
+    counts = {"usages": [own.usages[k] for k in places], "supports": [own.supports[k] for k in places]}
+    return msgspec.structs.replace(own, **counts, differences=tests, found_alone=None)
 
 
 def _gap(rows: Sequence[GapRow], labels: _Labels, most: int) -> GapView:

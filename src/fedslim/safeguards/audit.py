@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,25 +79,20 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def statistics_in(message: m.FromMember) -> int:  # noqa: PLR0911  # one for each kind
-    """Return the number of statistics in a message.
-
-    Masked: words, each of one or more counts. Usages, Candidates and Supports: counts. Evaluated: two counts for each
-    element. Structure: pairs, unmasked and without counts. Ready: whether the member stays. Join: ids of items. All
-    others: none.
-    """
+    """Return the number of statistics in a message."""
     match message:
         case m.Join():
-            return len(message.ids) // ID_BYTES
+            return len(message.ids) // ID_BYTES  # ids of items
         case m.Masked():
-            return message.words.length
+            return message.words.length  # each of one or more counts
         case m.Usages() | m.Candidates() | m.SupportCounts():
             return message.counts.length
         case m.Evaluated():
-            return message.lost.length + message.won.length
+            return message.lost.length + message.won.length  # two counts for each element
         case m.Structure():
-            return message.x.length
+            return message.x.length  # pairs, unmasked and without counts
         case m.Ready():
-            return 1
+            return 1  # whether the member stays
         case m.Confirm() | m.Labels() | m.Heard() | m.Abort():
             return 0
 
@@ -373,15 +368,13 @@ class Summary:
                 self.peers.append(line.peer)
             else:
                 self.more_peers = True
-        if line.run is not None:
-            self._add_to_run(line, line.run)
-
-    def _add_to_run(self, line: AuditEntry, run: str) -> None:
-        """Add a message to its run; runs follow each other, so one that is not among the latest is new."""
-        found = next((one for one in self.latest_runs if one.run == run), None)
+        if line.run is None:
+            return
+        # Runs follow each other, so one that is not among the latest is new.
+        found = next((one for one in self.latest_runs if one.run == line.run), None)
         if found is None:
             self.runs += 1
-            found = RunAmount(run=run, variant=line.variant, first=line.time)
+            found = RunAmount(run=line.run, variant=line.variant, first=line.time)
             self.latest_runs.append(found)
         found.last = line.time
         found.add(line)
@@ -399,24 +392,20 @@ def summarise(path: str | os.PathLike[str], peer: str | None = None) -> Summary:
     """
     path = real_path(path)
     with told_as_data_errors(path), path.open("rb") as stream:
+        header = read_header(stream.readline(MAX_LINE + 1).removesuffix(b"\n"), path)
+        made = Summary(header.member, header.federation, header.federation_id)
         # A line that is too long is cut, and then is no valid entry.
-        return _summarise(path, iter(lambda: stream.readline(MAX_LINE + 1), b""), peer)
-
-
-def _summarise(path: Path, lines: Iterator[bytes], peer: str | None) -> Summary:
-    header = read_header(next(lines, b"").removesuffix(b"\n"), path)
-    made = Summary(header.member, header.federation, header.federation_id)
-    for number, data in enumerate(lines, 2):
-        if (entry := read_entry(data)) is not None:
-            if peer in {None, entry.peer}:
-                made.add(entry)
-        elif data.endswith(TORN + b"\n"):
-            made.torn_lines += 1
-        elif data.endswith(b"\n") or len(data) > MAX_LINE:
-            raise DataError(
-                f"{path}: line {number} is not an audit log entry, so this log was changed or damaged; "
-                "compare the line with a backup"
-            )
-        else:
-            made.torn_end = True
+        for number, data in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), 2):
+            if (entry := read_entry(data)) is not None:
+                if peer in {None, entry.peer}:
+                    made.add(entry)
+            elif data.endswith(TORN + b"\n"):
+                made.torn_lines += 1
+            elif data.endswith(b"\n") or len(data) > MAX_LINE:
+                raise DataError(
+                    f"{path}: line {number} is not an audit log entry, so this log was changed or damaged; "
+                    "compare the line with a backup"
+                )
+            else:
+                made.torn_end = True
     return made

@@ -56,13 +56,8 @@ class _BackoffFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     federations: dict[str, RefusalCount] = {}
 
 
-def _bad(path: str | Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"{path}: this file is damaged or from another version of fedslim ({why}); remove it to reconnect now"
-    )
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = "{path}: this file is damaged or from another version of fedslim ({why}); remove it to reconnect now"
+FILES = Format(FORMAT, VERSION, LedgerError, _BAD)
 
 
 class Refusals:

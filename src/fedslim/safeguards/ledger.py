@@ -116,14 +116,11 @@ class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed: Annotated[list[Permission], Meta(max_length=MAX_ENTRIES)] = []
 
 
-def _bad(path: str | Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"{path}: this member's ledger is damaged or from another version of fedslim ({why}), so this member does not "
-        "answer; restore it from a backup"
-    )
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = (
+    "{path}: this member's ledger is damaged or from another version of fedslim ({why}), so this member does not "
+    "answer; restore it from a backup"
+)
+FILES = Format(FORMAT, VERSION, LedgerError, _BAD)
 
 
 class AnswerLedger:

@@ -40,14 +40,6 @@ class Agreed:
             "kept": {name: sorted(kept) for name, kept in self.kept.items()},
         }
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Agreed:
-        """Return what `to_dict` described."""
-        return cls(
-            {str(name): tuple(map(float, cuts)) for name, cuts in plain["cuts"].items()},
-            {str(name): frozenset(map(str, kept)) for name, kept in plain["kept"].items()},
-        )
-
 
 def agree(schema: Schema, sites: Sequence[Conformed]) -> Agreed:
     """Compute from the rows of all sites, in one place, what the schema leaves to the data.

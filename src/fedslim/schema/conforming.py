@@ -98,18 +98,17 @@ class Conformed:
         new: list[str] = []
         for column, part in self._parts.items():
             codes, named = self._labelled(column, part, agreed)
-            rows = np.flatnonzero(codes != MISSING).astype(np.int32)
-            labels: list[str | None] = list(named)
-            if known is not None:
-                for code in np.unique(codes[rows]).tolist():  # not those of empty intervals, which need not be known
-                    labels[code] = self._replace(named[code], column, known, strict)
-                    new += [named[code]] if labels[code] != named[code] else []
-            rows = rows[np.array([label is not None for label in labels], bool)[codes[rows]]]
-            present = dict.fromkeys(label for code in np.unique(codes[rows]).tolist() if (label := labels[code]))
-            place = {label: len(vocabulary) + number for number, label in enumerate(present)}
-            number = np.array([place.get(label or "", MISSING) for label in labels], np.int32)
+            numbers = np.full(len(named) + 1, MISSING, np.int32)  # of the item of each code, and of what is missing
+            place: dict[str, int] = {}
+            for code in np.unique(codes[codes != MISSING]).tolist():  # empty intervals need not be known
+                label = named[code] if known is None else self._replace(named[code], column, known, strict)
+                new += [named[code]] if label != named[code] else []
+                if label:
+                    numbers[code] = place.setdefault(label, len(vocabulary) + len(place))
+            items = numbers[codes]
+            rows = np.flatnonzero(items != MISSING).astype(np.int32)
             tids.append(rows if self._transactions is None else self._transactions[rows])
-            ids.append(number[codes[rows]])
+            ids.append(items[rows])
             vocabulary += place
         if strict and new:  # with a kept preparation only: over NVFlare the server reads the log
             shown = ", ".join(new[:_NAMED]) + (", …" if len(new) > _NAMED else "")
@@ -186,32 +185,25 @@ class Conformed:
         for name in filter(None, (self.schema.table.transaction, self.schema.table.item)):
             spelled[name.casefold()] = (name, None)
         for name, rule in self.schema.columns.items():
-            units = {alias.casefold(): unit for alias, unit in (rule.alias_units or {}).items()}
+            aliases = {alias.casefold(): unit for alias, unit in (rule.alias_units or {}).items()}
             for spelling in map(str.casefold, rule.spellings(name)):
-                spelled[spelling] = (name, units.get(spelling))
+                spelled[spelling] = (name, aliases.get(spelling))
+                for unit in filter(None, (rule.unit, *(rule.units or ()))):
+                    spelled.setdefault(f"{spelling} ({unit.casefold()})", (name, unit))
         found: dict[str, tuple[Column, str | None]] = {}
         for column in columns:
             header = column.name.strip().casefold()
-            known = spelled.get(header) or self._with_unit(header, spelled)
+            parts = IN_HEADER.fullmatch(header)  # the name itself may have brackets, too
+            known = spelled.get(header) or (spelled.get(f"{parts[1]} ({parts[2]})") if parts else None)
             if known is None:
                 continue
-            name, unit = known
+            name, named = known
             if name in found:
                 twins = f"{found[name][0].name!r} and {column.name!r}"
                 msg = f"{self.source}: the columns {twins} are both {name!r} of the schema; remove one of them"
                 raise DataError(msg)
-            found[name] = (column, unit)
+            found[name] = (column, named)
         return found
-
-    def _with_unit(self, header: str, spelled: dict[str, tuple[str, str | None]]) -> tuple[str, str] | None:
-        """Return the column and the unit that a header such as `hb (g/L)` names."""
-        match = IN_HEADER.fullmatch(header)
-        if match is None or match[1] not in spelled:
-            return None
-        name = spelled[match[1]][0]
-        rule = self._rule(name)
-        units = (unit for unit in (rule.unit, *(rule.units or ())) if unit and unit.casefold() == match[2])
-        return next(((name, unit) for unit in units), None)
 
     def _missing(self, name: str, rule: ColumnRule) -> str:
         """Return what to do about a column that is not there; its header may name a unit that the schema lacks."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fedslim.data.atomic import write_whole
 from fedslim.data.columns import EncodedTable
@@ -188,8 +190,9 @@ class SchemaRules:
 def encoding_from_dict(plain: Mapping[str, Any]) -> Encoding:
     """Return the encoding that `Encoding.to_dict` described, with or without a schema."""
     if plain["kind"] != "schema":
-        return Encoding.from_dict(plain)
-    return Encoding("schema", rules=SchemaRules(Schema.of(plain["schema"]), Agreed.from_dict(plain["agreed"])))
+        return msgspec.convert(plain, Encoding)
+    agreed = msgspec.convert(plain["agreed"], Agreed)
+    return Encoding("schema", rules=SchemaRules(Schema.of(plain["schema"]), agreed))
 
 
 def spell_rule(name: str, rule: Mapping[str, Any]) -> list[str]:
@@ -203,11 +206,5 @@ def spell_rule(name: str, rule: Mapping[str, Any]) -> list[str]:
 
 
 def _plain(rule: Any) -> dict[str, Any]:
-    given = {each.name: getattr(rule, each.name) for each in fields(rule)}
-    return {name: _bare(value) for name, value in given.items() if value != type(rule).__dict__.get(name)}
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _bare(one) for name, one in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    given = msgspec.json.decode(msgspec.json.encode(rule))
+    return {name: value for name, value in given.items() if getattr(rule, name) != getattr(type(rule), name, None)}

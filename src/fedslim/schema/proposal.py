@@ -39,11 +39,8 @@ def propose(table: EncodedTable, *, with_values: bool = False) -> str:
         lines += ["", "[table]", f"transaction = {spell(transaction)}", f"item = {spell(item)}", ""]
         return "\n".join([*lines, *spell_rule(f"columns.{item}", {"kind": "categorical"})]) + "\n"
     if found is not None:
-        lines += [
-            "#",
-            "# This is a long table with attributes and values. Give the schema a table with a column for each",
-        ]
-        lines += ["# attribute, and make it from such a table."]
+        lines += ["#", "# This is a long table with attributes and values. Give the schema a table with a column"]
+        lines += ["# for each attribute, and make it from such a table."]
     elif (pair := looks_long(table.columns)) is not None:
         lines += ["#", "# Each row may have a transaction and one of its items. If so, keep only these lines:"]
         lines += ["# [table]", f"# transaction = {spell(pair[0])}", f"# item = {spell(pair[1])}"]
@@ -87,8 +84,6 @@ def _rule(column: Column, *, flags: bool, with_values: bool) -> tuple[dict[str, 
 def _resolution(numbers: Any) -> dict[str, float]:
     """Return a power of ten that divides the bulk of the values into ten to a hundred parts."""
     low, high = np.quantile(numbers, [0.1, 0.9]).tolist() if len(numbers) else (0.0, 0.0)
-    return (
-        {"resolution": float(f"1e{math.ceil(math.log10((high - low) / 100))}")}
-        if math.isfinite(high - low) and high > low
-        else {}
-    )
+    if not (math.isfinite(high - low) and high > low):
+        return {}
+    return {"resolution": float(f"1e{math.ceil(math.log10((high - low) / 100))}")}

@@ -172,14 +172,10 @@ def _suspect_unit(reading: ColumnValues, rule: ColumnRule, unit: str | None) -> 
         reading.notes.append(message)
 
 
-def _ignored(reading: ColumnValues, known: Sequence[str | None], *_: object) -> None:
-    reading.of([None] * len(known))
-
-
 _READERS: Mapping[str, Callable[..., None]] = {
     "categorical": _categories,
     "numeric": _numbers,
     "boolean": _flags,
     "date": _dates,
-    "ignore": _ignored,
+    "ignore": lambda reading, known, *_: reading.of([None] * len(known)),
 }

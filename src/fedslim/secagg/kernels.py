@@ -42,17 +42,23 @@ def read_lanes(words: np.ndarray, bits: int, counts: np.ndarray) -> bool:
 
 @njit
 def put_rows(
-    out: np.ndarray, bits: np.ndarray, length: int, ends: np.ndarray, places: np.ndarray, counts: np.ndarray
+    out: np.ndarray,
+    base: int,
+    bits: np.ndarray,
+    length: int,
+    ends: np.ndarray,
+    places: np.ndarray,
+    counts: np.ndarray,
 ) -> int:
-    """Add counts at their places to several vectors one after another, each modulo 2^bits with its own number of bits.
+    """Add counts at their places to vectors one after another, each modulo 2^bits with its own number of bits.
 
-    The entries of row r end before ends[r]; each row starts at a new word. Return the index of the first invalid place,
-    or -1.
+    Of each vector there is one for each member, which goes to the member's row of words, from word `base` on. The
+    entries of vector v of member p of n end before ends[v * n + p]; each vector starts at a new word. Return the index
+    of the first invalid place, or -1.
     """
-    base = np.int64(0)
-    k = np.int64(0)
+    k, n = np.int64(0), len(out)
     for r in range(len(ends)):
-        width = np.int64(bits[r])
+        width = np.int64(bits[r // n])
         per_word = WORD // width
         mask = (ONE << np.uint64(width)) - ONE
         while k < ends[r]:
@@ -60,9 +66,10 @@ def put_rows(
             if place < 0 or place >= length:
                 return np.int64(k)
             word = place // per_word
-            out[base + word] += (np.uint64(counts[k]) & mask) << np.uint64(width * (place - word * per_word))
+            out[r % n, base + word] += (np.uint64(counts[k]) & mask) << np.uint64(width * (place - word * per_word))
             k += 1
-        base += (length + per_word - 1) // per_word
+        if r % n == n - 1:
+            base += (length + per_word - 1) // per_word
     return np.int64(-1)
 
 
@@ -149,17 +156,19 @@ def put_pairs(
 ) -> bool:
     """The same for several parts of the universe, of equal size: slot s of a part has the places 2s and 2s + 1 in it.
 
-    The slots of part r end before ends[r].
+    Each member has a sketch, a row of `out`. The slots of part r of member p of n end before ends[r * n + p].
     """
-    k, span = np.int64(0), universe // len(ends)
+    k, n = np.int64(0), len(out)
+    span = universe // (len(ends) // n)
     for r in range(len(ends)):
+        own, first = out[r % n], r // n * span
         while k < ends[r]:
             slot = np.int64(slots[k])
             if even[k] < 0 or odd[k] < 0 or slot < 0 or 2 * slot >= span:
                 return False
-            for place, count in ((r * span + 2 * slot, even[k]), (r * span + 2 * slot + 1, odd[k])):
+            for place, count in ((first + 2 * slot, even[k]), (first + 2 * slot + 1, odd[k])):
                 if count != 0:
-                    _add(out, np.int64(per_table), np.int64(size), np.uint64(seed), np.uint64(place), np.uint64(count))
+                    _add(own, np.int64(per_table), np.int64(size), np.uint64(seed), np.uint64(place), np.uint64(count))
             k += 1
     return True
 
@@ -238,12 +247,17 @@ def _field(word: int, end: int, width: int) -> tuple[int, int]:
 
 @njit
 def put_fields(out: np.ndarray, widths: np.ndarray, counts: np.ndarray) -> None:
-    """Write counts into consecutive fields of different widths; a field that does not fit starts a new word."""
+    """Write counts into consecutive fields of different widths; a field that does not fit starts a new word.
+
+    Each member has a row of counts and a row of words.
+    """
     word, end = np.int64(0), np.int64(0)
     for k in range(len(widths)):
         width = np.int64(widths[k])
         word, first = _field(word, end, width)
-        out[word] |= (np.uint64(counts[k]) & ((ONE << np.uint64(width)) - ONE)) << np.uint64(first)
+        mask = (ONE << np.uint64(width)) - ONE
+        for p in range(len(out)):
+            out[p, word] |= (np.uint64(counts[p, k]) & mask) << np.uint64(first)
         end = first + width
 
 
@@ -268,3 +282,39 @@ def place_fields(widths: np.ndarray, words: np.ndarray) -> int:
         words[k] = word
         end = first + width
     return word + 1
+
+
+MORE = np.int64(128)  # in a byte of a number: another one follows
+
+
+@njit
+def write_steps(steps: np.ndarray, data: np.ndarray) -> int:
+    """Write numbers, a small one as one byte, so that compression finds the frequent ones; return the bytes written."""
+    n = np.int64(0)
+    for k in range(len(steps)):
+        rest = steps[k]
+        while rest >= MORE:
+            data[n] = MORE + rest % MORE
+            n += 1
+            rest //= MORE
+        data[n] = rest
+        n += 1
+    return n
+
+
+@njit
+def read_steps(data: np.ndarray, longest: int, steps: np.ndarray) -> int:
+    """Read such numbers; return how many there are, or -1 if one is cut short or has more than `longest` bytes."""
+    n, place = np.int64(0), np.int64(0)
+    steps[:1] = 0
+    for k in range(len(data)):
+        byte = np.int64(data[k])
+        steps[n] += (byte % MORE) << (7 * place)
+        place += 1
+        if byte < MORE:
+            n, place = n + 1, np.int64(0)
+            if n < len(steps):
+                steps[n] = 0
+        elif place == longest:
+            return np.int64(-1)
+    return n if place == 0 else np.int64(-1)

@@ -6,7 +6,7 @@ the same names, gets a different secret.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -18,14 +18,11 @@ KEY_BYTES = 32
 LABEL = b"fedslim secure aggregation v1: pair"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class PairSecret:
     """A secret that only two members know. It is never sent, logged or displayed."""
 
-    key: bytes
-
-    def __repr__(self) -> str:
-        return "PairSecret(…)"
+    key: bytes = field(repr=False)
 
 
 class AgreementKey:

@@ -54,7 +54,7 @@ class Ring:
 
     def put(self, words: Words, places: NDArray[np.int32], counts: NDArray[np.int64], *, length: int) -> None:
         """Add counts, modulo 2^bits, to a vector at their places (each place once)."""
-        put_rows(words, np.array([self.bits], np.uint8), np.array([len(places)]), places, counts, length=length)
+        put_rows(words[None], np.array([self.bits], np.uint8), np.array([len(places)]), places, counts, length=length)
 
     def read(self, words: Words, *, length: int) -> NDArray[np.int64]:
         """Return the sums in a vector; raise `RingError` if one exceeds the bound."""
@@ -83,9 +83,13 @@ def put_rows(  # noqa: PLR0913  # several vectors in flat arrays
     counts: NDArray[np.int64],
     *,
     length: int,
+    begin: int = 0,
 ) -> None:
-    """Add several vectors one after another, row r in a ring of `bits[r]` bits; its entries end before `ends[r]`."""
-    bad = kernels.put_rows(words, bits, length, ends, places, counts)
+    """Add several vectors one after another, vector v in a ring of `bits[v]` bits, from word `begin` on.
+
+    `words` has a row for each of n members; the entries of member p's vector v end before `ends[v * n + p]`.
+    """
+    bad = kernels.put_rows(words, begin, bits, length, ends, places, counts)
     if bad >= 0:
         raise RingError(f"place {int(places[bad])} is out of range; each vector has {length} places")
 
@@ -102,7 +106,7 @@ class Fields:
         self.words = int(kernels.place_fields(widths, self.word_of))
 
     def put(self, words: Words, counts: NDArray[np.int64]) -> None:
-        """Write one member's counts, each modulo 2^width, into words that are zero."""
+        """Write the counts of some members, each modulo 2^width, into words that are zero: a row for each member."""
         kernels.put_fields(words, self._widths, counts)
 
     def read(self, words: Words) -> NDArray[np.int64]:
@@ -166,7 +170,10 @@ class Sketch:
         even: NDArray[np.int64],
         odd: NDArray[np.int64],
     ) -> None:
-        """Add a member's entries in several parts: slot s of a part has two places, those of part r end at ends[r]."""
+        """Add the entries of some members in several parts: slot s of a part has two places.
+
+        `words` has a sketch for each of n members; the slots of member p in part r end before `ends[r * n + p]`.
+        """
         if len(ends):
             self._check(valid=kernels.put_pairs(words, *self._form, ends, slots, even, odd))
 

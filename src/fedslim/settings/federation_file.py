@@ -6,7 +6,6 @@ misspelt limit would silently not apply. `federation_keys.py` declares each key 
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import secrets
@@ -24,9 +23,9 @@ from fedslim.protocol.messages import Settings
 from fedslim.protocol.preparation import MAX_ROUNDS as MAX_PREPARATION_ROUNDS, Outline
 from fedslim.schema import Schema
 from fedslim.settings import federation_keys as keys
-from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X, SECTIONS
+from fedslim.settings.federation_keys import MIN_COUNT, MIN_MEMBERS_WITH, ONLY_X
 from fedslim.toml import values
-from fedslim.toml.keys import SettingsFile, unknown, value as value_of
+from fedslim.toml.keys import SettingsFile, section, unknown
 
 AGREEMENT = b"fedslim fed 6"
 AGREED = ("federation", "items", "schema", "limits")
@@ -37,7 +36,6 @@ AGREED = ("federation", "items", "schema", "limits")
 class FederationFile(SettingsFile):
     """A federation file, read and checked; its paths are absolute."""
 
-    TABLES: ClassVar = SECTIONS
     WHAT: ClassVar = "a federation file"
     BEGIN: ClassVar = "fedslim federation init"
     ABOUT: ClassVar = (
@@ -57,11 +55,7 @@ class FederationFile(SettingsFile):
 
     def check_together(self) -> None:
         """Check the items, the schema and the limits."""
-        self._check_items()
-        self._check_limits()
-
-    def _check_items(self) -> None:
-        """Require one of the two: members with different secrets share no ids, so every sum is one member's count."""
+        # One of the two is required: members with different secrets share no ids, so every sum is one member's count.
         if self.items.vocabulary_digest is None and self.items.secret_fingerprint is None:
             raise ConfigurationError(
                 f"{self.path}: items.secret_fingerprint: missing, so members with different secrets would go "
@@ -77,16 +71,13 @@ class FederationFile(SettingsFile):
                 f"{self.path}: items.vocabulary_digest: with a schema, the members agree on the vocabulary in the "
                 "preparation; leave it out, or leave out [schema]"
             )
-
-    def _check_limits(self) -> None:
-        """Refuse limits that the variant does not support: they would look as if they applied."""
         variant, members = self.federation.variant, len(self.federation.members)
         if self.limits.min_members_with > members:
             raise ConfigurationError(
                 f"{self.path}: limits.min_members_with: {self.limits.min_members_with} cannot be used; write at most "
                 f"{members}, the number of members"
             )
-        for name, free in ONLY_X.items():
+        for name, free in ONLY_X.items():  # they would look as if they applied
             if variant != "x" and getattr(self.limits, name) != free:
                 without = "leave it out" if free is None else f"write {name} = {values.spell(free)}"
                 raise ConfigurationError(
@@ -172,19 +163,23 @@ class FederationFile(SettingsFile):
 
     def check_schema(self, schema: Schema | None) -> None:
         """Check that a member's schema is the one of this file."""
-        ours = None if schema is None else schema.digest().hex()
-        if ours == self.schema.digest and (schema is None or str(Outline.of(schema)) == self.schema.outline):
+        if schema is None:
+            if self.prepares:
+                msg = f"{self.path}: the members agreed on a schema (schema.digest); name it with --schema"
+                raise ConfigurationError(msg)
             return
-        if schema is not None and ours == self.schema.digest:
-            msg = f"{self.path}: schema.outline is not that of {schema.path}, which is {str(Outline.of(schema))!r}"
-        elif schema is not None:
-            msg = (
+        ours, outline = schema.digest().hex(), str(Outline.of(schema))
+        if ours != self.schema.digest:
+            raise ConfigurationError(
                 f"{self.path}: schema.digest is {self.schema.digest or 'not set'}, but {schema.path} has {ours}; all "
                 "members and this file must have the same schema"
             )
-        else:
-            msg = f"{self.path}: the members agreed on a schema (schema.digest); name it with --schema"
-        raise ConfigurationError(msg)
+        if outline != self.schema.outline:
+            msg = f"{self.path}: schema.outline is not that of {schema.path}, which is {outline!r}"
+            raise ConfigurationError(msg)
+
+
+SECTIONS = FederationFile.sections()
 
 
 def write_template(  # noqa: PLR0913  # every setting that has no default
@@ -195,10 +190,9 @@ def write_template(  # noqa: PLR0913  # every setting that has no default
     *,
     host: str = "localhost",
     port: int = keys.DEFAULT_PORT,
-    identity: str | None = None,
     chosen: Mapping[str, Any] = MappingProxyType({}),
 ) -> FederationFile:
-    """Write a new, valid federation file with every key and its help text; without `identity`, its id is random.
+    """Write a new, valid federation file with every key and its help text; its id is random, unless it is chosen.
 
     `chosen` has values of other keys, by dotted name; `items.secret_fingerprint` or `items.vocabulary_digest` is
     required. An existing file is kept, because signatures may be bound to its id.
@@ -208,7 +202,7 @@ def write_template(  # noqa: PLR0913  # every setting that has no default
     free = {f"limits.{name}": off for name, off in ONLY_X.items() if off != defaults[name]}
     given: dict[str, Any] = {
         "federation.name": name,
-        "federation.id": secrets.token_hex(keys.ID_BYTES) if identity is None else identity,
+        "federation.id": secrets.token_hex(keys.ID_BYTES),
         "federation.variant": variant,
         "federation.members": list(members),
         "server.host": host,
@@ -216,10 +210,8 @@ def write_template(  # noqa: PLR0913  # every setting that has no default
         **({} if variant == "x" else free),
         **chosen,
     }
-    for dotted, value in given.items():
-        section, _, key_name = dotted.partition(".")
-        declared = next(field for field in fields(SECTIONS[section]) if field.name == key_name)
-        value_of(path, dotted, declared, {key_name: value})
+    for table, kind in SECTIONS.items():  # also what cannot even be written
+        section(path, table, kind, {key.partition(".")[2]: given[key] for key in given if key.startswith(f"{table}.")})
     return FederationFile.write(path, given)
 
 
@@ -237,6 +229,8 @@ def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
     """Return warnings about settings that reveal more than sums over several members; the file is still valid."""
     agreed, items, limits = file.federation, file.items, file.limits
     limit = "there is no smallest count" if limits.min_count == 1 else f"the smallest count is {limits.min_count}"
+    listening = values.address(file.metrics.host)
+    local = file.metrics.host == "localhost" if listening is None else listening.is_loopback
     found = (
         (
             agreed.variant == "sa",
@@ -276,16 +270,9 @@ def weaknesses(file: FederationFile) -> tuple[Weakness, ...]:
             "an itemset of a single member is published with that member's count",
         ),
         (
-            file.metrics.port is not None and not _is_loopback(file.metrics.host),
+            file.metrics.port is not None and not local,
             "metrics.host",
             f"anybody who can reach {file.metrics.host} can see the progress of the run, without a certificate",
         ),
     )
     return tuple(Weakness(key, text) for applies, key, text in found if applies)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -233,15 +233,3 @@ class Metrics:
     host: str = key(
         values.host, "The address to listen on; by default only this machine can connect.", default="127.0.0.1"
     )
-
-
-SECTIONS: dict[str, Any] = {
-    "federation": Federation,
-    "server": ServerAddress,
-    "items": ItemSettings,
-    "schema": AgreedSchema,
-    "limits": Limits,
-    "timeouts": Timeouts,
-    "log": Log,
-    "metrics": Metrics,
-}

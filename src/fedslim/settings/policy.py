@@ -110,14 +110,10 @@ class LedgerPlace:
     file: Path = key(values.place, "The ledger file.", default=Path(LEDGER))  # noqa: RUF009  # a declaration
 
 
-SECTIONS: dict[str, Any] = {"policy": Allowed, "results": KeptResults, "ledger": LedgerPlace}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPolicy(SettingsFile):
     """A member's policy, read and checked; its paths are absolute."""
 
-    TABLES: ClassVar = SECTIONS
     WHAT: ClassVar = "a member's policy"
     BEGIN: ClassVar = "fedslim policy init"
     ABOUT: ClassVar = (
@@ -183,6 +179,9 @@ class MemberPolicy(SettingsFile):
     def name(self) -> str:
         """The name of the policy in messages."""
         return str(self.path) if self.written else f"the default policy (there is no {self.path})"
+
+
+SECTIONS = MemberPolicy.sections()
 
 
 def write_policy(path: str | os.PathLike[str], **chosen: Any) -> MemberPolicy:

@@ -78,14 +78,10 @@ class Audit:
     log: Path = key(values.place, "The audit log.", default=Path("fedslim-audit.jsonl"))  # noqa: RUF009
 
 
-SECTIONS: dict[str, Any] = {"site": Itself, "data": Data, "items": SiteItems, "audit": Audit}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFile(SettingsFile):
     """A site file, read and checked; its paths are absolute."""
 
-    TABLES: ClassVar = SECTIONS
     WHAT: ClassVar = "a site file"
     BEGIN: ClassVar = "fedslim nvflare site"
     ABOUT: ClassVar = (
@@ -107,6 +103,9 @@ class SiteFile(SettingsFile):
     def policy(self) -> MemberPolicy:
         """Read the site's policy."""
         return MemberPolicy.find(self.path.parent) if self.site.policy is None else MemberPolicy.read(self.site.policy)
+
+
+SECTIONS = SiteFile.sections()
 
 
 def write_site_file(path: Path, name: str, **chosen: Any) -> SiteFile:

@@ -1,16 +1,7 @@
 """TOML files whose keys are declared once, with a check and a help text, and read and written from the declarations.
 
-    @dataclass(frozen=True)
-    class Limits:
-        'How long a run may take.'                          # the docstring is the help text of the table
-        max_time: float | None = optional_key(values.seconds(0, 3600), "In seconds.", 3600.0)
-
-    @dataclass(frozen=True)
-    class LimitsFile(SettingsFile):
-        TABLES, WHAT, BEGIN, ABOUT = {"limits": Limits}, "a file of limits", "fedslim limits init", "Our limits."
-        limits: Limits
-
-An undeclared key is an error: otherwise a misspelt limit would silently not apply.
+A table is a dataclass, whose docstring is its help text, with a `key` in each field; `settings/site_file.py` is an
+example. An undeclared key is an error: otherwise a misspelt limit would silently not apply.
 """
 
 from __future__ import annotations
@@ -19,10 +10,10 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 from fedslim.data.atomic import creating, make_folder_for
 from fedslim.data.textstream import real_path, told_as_data_errors
@@ -42,8 +33,7 @@ def key(check: Check, comment: str, *, default: Any = MISSING, example: Any = No
 
     A template shows the example, commented out, for a key whose default is None.
     """
-    metadata = {"check": check, "comment": comment, "example": example}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+    return field(default=default, metadata={"check": check, "comment": comment, "example": example})
 
 
 def optional_key(check: Check, comment: str, example: Any) -> Any:
@@ -55,7 +45,6 @@ def optional_key(check: Check, comment: str, example: Any) -> Any:
 class SettingsFile:
     """A file of settings, read and checked; its paths are absolute. A subclass has a field for each table."""
 
-    TABLES: ClassVar[Mapping[str, Any]]
     WHAT: ClassVar[str]  # the kind of file, in messages
     BEGIN: ClassVar[str]  # the command that writes a new file
     ABOUT: ClassVar[str]  # what a new file begins with
@@ -74,18 +63,24 @@ class SettingsFile:
     def parse(cls, data: bytes, path: Path) -> Self:
         """Do the same with the content of a file that is, or will be, at `path`."""
         given = tables(data, path, cls.WHAT, cls.BEGIN)
+        sections = cls.sections()
         for name in given:
-            if name not in cls.TABLES:
+            if name not in sections:
                 problem = "is not a table" if isinstance(given[name], dict) else "is not a top-level key"
-                raise unknown(path, f"{name:.60}: this {problem} of {cls.WHAT}", name, list(cls.TABLES))
-        checked = {name: section(path, name, kind, given.get(name, {})) for name, kind in cls.TABLES.items()}
+                raise unknown(path, f"{name:.60}: this {problem} of {cls.WHAT}", name, list(sections))
+        checked = {name: section(path, name, kind, given.get(name, {})) for name, kind in sections.items()}
         made = cls(path=path, **checked)
         made.check_together()
         return made
 
+    @classmethod
+    def sections(cls) -> dict[str, Any]:
+        """Return the declaration of each table, by its name."""
+        return {name: kind for name, kind in get_type_hints(cls).items() if is_dataclass(kind)}
+
     def values(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield each dotted key with its value and its default, None if it has none; paths as texts."""
-        for name, kind in self.TABLES.items():
+        for name, kind in self.sections().items():
             for declared in fields(kind):
                 value = getattr(getattr(self, name), declared.name)
                 default = None if declared.default is MISSING else _complete(declared.default, self.path)
@@ -99,7 +94,7 @@ class SettingsFile:
     def write(cls, path: str | os.PathLike[str], chosen: Mapping[str, Any], *, private: bool = False) -> Self:
         """Write a new file with every key and its help text; `chosen` has values by dotted key."""
         path = real_path(path)
-        data = template(cls.TABLES, chosen, cls.ABOUT).encode()
+        data = template(cls.sections(), chosen, cls.ABOUT).encode()
         made = cls.parse(data, path)
         make_folder_for(path)
         with creating(path, private=private) as stream:
@@ -137,24 +132,16 @@ def section(path: Path, name: str, kind: Any, given: Any) -> Any:
     for each in given:
         if each not in known:
             raise unknown(path, f"{name}.{each:.60}: unknown key", each, list(known))
-    return kind(
-        **{each: value(path, f"{name}.{each}", declared, given) for each, declared in known.items() if each in given}
-        | {each: _default(path, name, declared) for each, declared in known.items() if each not in given}
-    )
-
-
-def value(path: Path, dotted: str, declared: Field[Any], given: dict[str, Any]) -> Any:
-    """Return the value of a key, checked and converted."""
-    try:
-        return _complete(declared.metadata["check"](given[declared.name]), path)
-    except Wrong as error:
-        raise ConfigurationError(f"{path}: {dotted}: {error}") from None
-
-
-def _default(path: Path, table: str, declared: Field[Any]) -> Any:
-    if declared.default is MISSING:
-        raise ConfigurationError(f"{path}: {table}.{declared.name}: missing; add {declared.name} = … below [{table}]")
-    return _complete(declared.default, path)
+    made = {}
+    for each, declared in known.items():
+        if each not in given and declared.default is MISSING:
+            raise ConfigurationError(f"{path}: {name}.{each}: missing; add {each} = … below [{name}]")
+        try:
+            found = declared.metadata["check"](given[each]) if each in given else declared.default
+        except Wrong as error:
+            raise ConfigurationError(f"{path}: {name}.{each}: {error}") from None
+        made[each] = _complete(found, path)
+    return kind(**made)
 
 
 def _complete(value: Any, path: Path) -> Any:

@@ -6,11 +6,11 @@ and what is allowed. It knows neither the file nor the key: the caller puts thes
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import re
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,13 @@ def wrong(value: object, allowed: str) -> Wrong:
     return Wrong(f"{describe(value)} cannot be used; {allowed}")
 
 
-def describe(value: object) -> str:  # noqa: PLR0911  # one for each TOML type
+def describe(value: object) -> str:  # one for each TOML type
     """Quote a short value as in the file; of a large or nested one, return only the type."""
     match value:
-        case bool():
-            return "true" if value else "false"
+        case bool() | float():
+            return str(value).lower()
         case int():
             return str(value) if abs(value) < MAX_WIDE else "a number of more than 64 bits"
-        case float():
-            return str(value)
         case str():
             return repr(value) if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]!r}…"
         case list():
@@ -193,12 +191,12 @@ def member_names(fewest: int, most: int) -> Check:
     return check
 
 
-def _is_address(text: str) -> bool:
+def address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that a text is, or None."""
     try:
-        ipaddress.ip_address(text)
+        return ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_host_name(text: str) -> bool:
@@ -209,7 +207,7 @@ def is_host_name(text: str) -> bool:
 
 
 host = accept(
-    lambda value: isinstance(value, str) and (_is_address(value) or is_host_name(value)),
+    lambda value: isinstance(value, str) and (address(value) is not None or is_host_name(value)),
     "write a host name or an IP address, without a port",
 )
 place = accept(

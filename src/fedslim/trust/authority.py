@@ -106,14 +106,11 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return FILES.decode(keys.read_private(path, "the ledger of this CA", keys.MAX_LIST), path, cls)
 
 
-def _bad(path: str | Path, why: str) -> CertificateError:
-    return CertificateError(
-        f"{path}: the ledger of this CA is damaged, or of another version ({why}); restore it from your backup, or use "
-        "a newer fedslim"
-    )
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = (
+    "{path}: the ledger of this CA is damaged, or of another version ({why}); restore it from your backup, or use a "
+    "newer fedslim"
+)
+FILES = Format(FORMAT, VERSION, CertificateError, _BAD)
 
 
 class Signed(NamedTuple):
@@ -131,9 +128,6 @@ class Authority:
 
     def __init__(self, folder: Path, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
         self.folder, self.certificate, self._key = folder, certificate, key
-
-    def __repr__(self) -> str:
-        return f"Authority({self.name!r}, {self.fingerprint[:16]}…)"
 
     @classmethod
     def create(
@@ -185,7 +179,8 @@ class Authority:
     @property
     def trust(self) -> TrustStore:
         """What members trust: its certificate and its newest revocation list."""
-        return TrustStore.of(pem(self.certificate), keys.read_public(self.folder / REVOCATIONS, keys.MAX_LIST))
+        listed = keys.read_public(self.folder / REVOCATIONS, keys.MAX_LIST)
+        return TrustStore(self.certificate, certificates.read_list(listed, "the revocation list"))
 
     def sign(  # noqa: PLR0913  # by keyword, and most are left out
         self,
@@ -258,14 +253,11 @@ class Authority:
             ledger = Ledger.read(self.folder / LEDGER)
             valid = ledger.valid(checked_name(name), moment)
             if not valid:
-                last = next((record for record in reversed(ledger.records) if record.name == name), None)
-                if last is None:
-                    raise CertificateError(
-                        f"{self.folder}: this CA has signed nothing for {name!r}; see `fedslim ca list`"
-                    )
-                raise CertificateError(
-                    f"{self.folder}: {name!r} has no valid certificate; its last one is {last.state(moment).value}"
-                )
+                why = f"this CA has signed nothing for {name!r}; see `fedslim ca list`"
+                for record in ledger.records:
+                    if record.name == name:
+                        why = f"{name!r} has no valid certificate; its last one is {record.state(moment).value}"
+                raise CertificateError(f"{self.folder}: {why}")
             records = _mark_revoked(ledger, valid, moment, superseded=False)
             self._write(msgspec.structs.replace(ledger, records=records), LIST_DAYS, moment)
         return tuple(valid)
@@ -298,10 +290,7 @@ def read_authority(folder: str | os.PathLike[str]) -> x509.Certificate:
             "`fedslim ca init`"
         )
     certificate = certificates.read_certificate(keys.read_trusted(path, "the certificate of this CA"), path)
-    try:
-        check_authority(certificate)
-    except CertificateError as error:
-        raise CertificateError(f"{path}: {error}") from None
+    check_authority(certificate, f"{path}: ")
     return certificate
 
 

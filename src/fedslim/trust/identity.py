@@ -42,14 +42,6 @@ class TrustStore:
         if not signed_by(self.revocations, self.authority):
             raise CertificateError(f"the revocation list is not signed by {self.name!r}; get the crl.pem of that CA")
 
-    @classmethod
-    def of(cls, authority: bytes, revocations: bytes) -> TrustStore:
-        """Read both from PEM."""
-        return cls(read_certificate(authority, "the CA's certificate"), read_list(revocations, "the revocation list"))
-
-    def __repr__(self) -> str:
-        return f"TrustStore({self.name!r}, {self.fingerprint[:16]}…, list {self.number})"
-
     @property
     def name(self) -> str:
         """The name of the CA."""
@@ -146,8 +138,8 @@ class TrustStore:
             raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
 
 
-def check_authority(certificate: x509.Certificate) -> None:
-    """Check that a certificate is that of a CA."""
+def check_authority(certificate: x509.Certificate, where: str = "") -> None:
+    """Check that a certificate is that of a CA; `where` begins the message."""
     try:
         extensions = certificate.extensions
         constraints = extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -157,7 +149,7 @@ def check_authority(certificate: x509.Certificate) -> None:
         fine = False
     if not fine or not signed_by(certificate, certificate):
         msg = "this is not the certificate of a CA, signed by itself; give the ca.pem that `fedslim ca init` made"
-        raise CertificateError(msg)
+        raise CertificateError(where + msg)
 
 
 def signed_by(thing: x509.Certificate | x509.CertificateRevocationList, authority: x509.Certificate) -> bool:

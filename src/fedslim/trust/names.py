@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 
 from fedslim.errors import ParameterError
-from fedslim.toml.values import MEMBER, is_host_name
+from fedslim.toml.values import MEMBER, address, is_host_name
 
 MAX_NAME_LENGTH = 63
 MAX_HOSTS = 100
@@ -60,15 +60,11 @@ def checked_hosts(hosts: Hosts) -> tuple[Host, ...]:
 def _host(host: Host) -> Host:
     if not isinstance(host, str):
         return host
-    try:
-        address = ip_address(host)
-    except ValueError:
-        pass
-    else:
-        if isinstance(address, IPv6Address) and address.scope_id:
+    if (found := address(host)) is not None:
+        if isinstance(found, IPv6Address) and found.scope_id:
             msg = f"host: {host!r:.80} has a zone, which is valid on one machine only; remove the % and what follows it"
             raise ParameterError(msg)
-        return address
+        return found
     if not is_host_name(host):
         raise ParameterError(
             f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "

@@ -21,10 +21,15 @@ COLUMNS = (
     "support",
     "confidence",
     "lift",
+    "representativity",
     "leverage",
     "conviction",
+    "zhangs_metric",
+    "jaccard",
+    "certainty",
+    "kulczynski",
 )
-"""The columns of mlxtend's `association_rules` that these supports determine."""
+"""The columns of mlxtend's `association_rules`."""
 
 MAX_ITEMS = 12
 """Larger itemsets are split at each single item only: they have thousands of other splits, nearly all unknown."""
@@ -61,15 +66,21 @@ def _rules(table: CodeTable) -> Iterator[dict[str, Any]]:
             if side not in supports or rest not in supports:
                 continue
             confidence = support / supports[side]
-            given, then = supports[side] / n, supports[rest] / n
+            given, then, both = supports[side] / n, supports[rest] / n, support / n
+            leverage, largest = both - given * then, max(both * (1 - given), given * (then - both))
             yield {
                 "antecedents": frozenset(table.vocabulary[i] for i in side),
                 "consequents": frozenset(table.vocabulary[i] for i in rest),
                 "antecedent support": given,
                 "consequent support": then,
-                "support": support / n,
+                "support": both,
                 "confidence": confidence,
                 "lift": confidence / then,
-                "leverage": support / n - given * then,
+                "representativity": 1.0,  # no item is unknown
+                "leverage": leverage,
                 "conviction": (1 - then) / (1 - confidence) if confidence < 1 else math.inf,
+                "zhangs_metric": leverage / largest if largest else 0.0,
+                "jaccard": both / (given + then - both),
+                "certainty": (confidence - then) / (1 - then) if then < 1 else 0.0,
+                "kulczynski": (confidence + both / then) / 2,
             }

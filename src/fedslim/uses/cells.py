@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from fedslim.data.discretise import DEFAULT_BINS
 from fedslim.data.encoding import Choices, encode_table
 from fedslim.data.parsing import parse_date
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.schema import Schema
+from fedslim.mdl.codetable import CodeTable
+from fedslim.schema import Schema
 
 
 def column_names(encoding: Encoding | None) -> tuple[str, ...]:
@@ -45,11 +43,7 @@ def rows_of(table: CodeTable, rows: Sequence[Sequence[int]]) -> TransactionDatab
 
 
 def labelled(
-    X: Any,  # noqa: N803  # scikit-learn's name
-    column: str,
-    *,
-    bins: int = DEFAULT_BINS,
-    **choices: Unpack[Choices],
+    rows: Any, column: str, *, bins: int = DEFAULT_BINS, **choices: Unpack[Choices]
 ) -> tuple[TransactionDatabase, list[str]]:
     """Return rows without one of their columns, and the value of each row in it: a class, a month or a site.
 
@@ -59,19 +53,14 @@ def labelled(
     Raises:
         DataError: There is no such column, or a row has no value in it.
     """
-    if (table := table_of(X)) is None:
-        return _by_items(as_database(X), column)
+    if (table := table_of(rows)) is None:
+        return _by_items(as_database(rows), column)
     labels = labels_in(table, column)
     return _encode_without(table, column, bins, choices), labels
 
 
 def sliced(
-    X: Any,  # noqa: N803  # scikit-learn's name
-    column: str,
-    schema: Schema | None = None,
-    *,
-    bins: int = DEFAULT_BINS,
-    **choices: Unpack[Choices],
+    rows: Any, column: str, schema: Schema | None = None, *, bins: int = DEFAULT_BINS, **choices: Unpack[Choices]
 ) -> tuple[list[TransactionDatabase], list[str]]:
     """Return the slices of rows by a column, in order, and their names: months of dates, intervals of numbers.
 
@@ -80,8 +69,8 @@ def sliced(
     Raises:
         DataError: There is no such column, or a row has no value in it.
     """
-    if (table := table_of(X)) is None:
-        database, labels = _by_items(as_database(X), column)
+    if (table := table_of(rows)) is None:
+        database, labels = _by_items(as_database(rows), column)
         names = sorted(set(labels), key=by_value)
     else:
         labels_in(table, column)  # checks it
@@ -90,7 +79,7 @@ def sliced(
         labels = [row[0].removeprefix(f"{column}=") for row in alone]
         names = [label.removeprefix(f"{column}=") for label in alone.vocabulary]
         if chosen.numbers is None:  # numbers are in order, and dates as text may not be
-            names.sort(key=_by_day)
+            names.sort(key=lambda name: by_value(name if (day := parse_date(name)) is None else day.isoformat()))
         if schema is None:
             database = _encode_without(table, column, bins, choices)
         else:
@@ -98,11 +87,6 @@ def sliced(
             own = [i for i, label in enumerate(database.vocabulary) if label.startswith(f"{column}=")]
             database = database.without(own)
     return [database.take([t for t, label in enumerate(labels) if label == name]) for name in names], names
-
-
-def _by_day(label: str) -> tuple[bool, int, str]:
-    day = parse_date(label)
-    return by_value(label if day is None else day.isoformat())
 
 
 def _encode_without(table: EncodedTable, column: str, bins: int, choices: Choices) -> TransactionDatabase:
@@ -113,9 +97,12 @@ def _encode_without(table: EncodedTable, column: str, bins: int, choices: Choice
 def labels_in(table: EncodedTable, column: str) -> list[str]:
     """Return the value of each row in a column; see `labelled`."""
     chosen = next((one for one in table.columns if one.name == column), None)
-    if chosen is None or len(table.columns) < 2:  # noqa: PLR2004  # one must be left
-        raise DataError(f"{table.source}: there is no column {column!r} beside others; name a column of the header")
-    _check_rows(chosen.codes >= 0, f"has no value in the column {column!r}")
+    if chosen is None:
+        known = ", ".join(map(repr, table.names))
+        raise DataError(f"{table.source}: there is no column {column!r}; the columns are {known}")
+    if len(table.columns) == 1:
+        raise DataError(f"{table.source}: {column!r} is the only column, so the rows have no items; add other columns")
+    _check_rows(chosen.codes >= 0, table.source, f"has no value in the column {column!r}")
     labels = chosen.labels
     return [labels[code] for code in chosen.codes.tolist()]
 
@@ -129,11 +116,13 @@ def _by_items(database: TransactionDatabase, column: str) -> tuple[TransactionDa
     items = np.array([index[label] for label in labels])
     tids = np.repeat(np.arange(len(database)), database.lengths)
     own = np.isin(database.items, items)
-    _check_rows(np.bincount(tids[own], minlength=len(database)) == 1, f"has not exactly one of the items {column}")
+    single = np.bincount(tids[own], minlength=len(database)) == 1
+    _check_rows(single, database.name, f"does not have exactly one of the items {', '.join(map(repr, labels))}")
     # The rows keep their order, so the items that were found are those of the rows, one after the other.
     return database.without(items.tolist()), [database.vocabulary[i] for i in database.items[own].tolist()]
 
 
-def _check_rows(right: NDArray[np.bool_], what: str) -> None:
+def _check_rows(right: NDArray[np.bool_], source: str, what: str) -> None:
     if not bool(right.all()):
-        raise DataError(f"row {int(np.flatnonzero(~right)[0]) + 1} {what}; remove such rows, or name something else")
+        row = int(np.flatnonzero(~right)[0]) + 1
+        raise DataError(f"{source}: row {row} {what}; remove such rows, or name something else")

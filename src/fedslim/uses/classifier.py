@@ -167,10 +167,10 @@ class SlimClassifier(ClassTables):
         file = FILES.decode(data, path, _ClassifierFile)
         labels = [one.label for one in file.classes]
         if len(set(labels)) != len(labels) or len({type(label) for label in labels}) != 1:
-            raise _bad(path, "its classes are not different values of one type")
+            raise FILES.bad(path, "its classes are not different values of one type")
         tables = [code_table_of(bytes(one.table), f"{path}, class {one.label!r:.60}") for one in file.classes]
         if any(table.encoding != tables[0].encoding for table in tables):
-            raise _bad(path, "its tables have different encodings")
+            raise FILES.bad(path, "its tables have different encodings")
         return cls.of(labels, tables, prior=file.prior)
 
     @classmethod
@@ -188,6 +188,8 @@ def classes_of(y: Any, rows: int) -> tuple[NDArray[Any], list[NDArray[np.int64]]
     labels = column_or_1d(y, warn=True)
     if len(labels) != rows:
         raise DataError(f"there are {rows} rows but {len(labels)} classes; give one class for each row")
+    if not rows:
+        raise DataError("there are no rows to learn from; give at least one, and its class")
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     return classes, [np.flatnonzero(codes == k) for k in range(len(classes))]
@@ -208,8 +210,5 @@ class _ClassifierFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     classes: list[_Class]
 
 
-def _bad(path: str | Path, why: str) -> CodeTableError:
-    return CodeTableError(f"{path} is not a classifier that fedslim can use: {why}; write it again with `save`")
-
-
-FILES = Format(FORMAT, VERSION, _bad)
+_BAD = "{path} is not a classifier that fedslim can use: {why}; write it again with `save`"
+FILES = Format(FORMAT, VERSION, CodeTableError, _BAD)

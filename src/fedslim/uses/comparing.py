@@ -103,7 +103,7 @@ def compare_slices(
     found = []
     for (a, x, u, m), (b, y, v, n) in pairwise(zip(own, databases, usages, names, strict=True)):
         compared = _test(table, u, v, (m, n), (len(x), len(y)))
-        found.append(replace(compared, dissimilarity=_dissimilarity(a, x, b, y), fdr=fdr))
+        found.append(replace(compared, dissimilarity=max(_growth(a, b, x), _growth(b, a, y)), fdr=fdr))
     return found
 
 
@@ -131,11 +131,10 @@ def compare_site(
         DataError: The rows cannot have been among those mined, and `new` does not say so.
     """
     database = table.items_of(X)
-    usages = np.array([*(usage for _, usage, _, _ in table.found), *table.singleton_usages], np.int64)
-    own, others = _usages(table, database), usages
+    own, others = _usages(table, database), _known_usages(table)
     rows = table.transactions
     if not new:
-        others, rows = usages - own, rows - len(database)
+        others, rows = others - own, rows - len(database)
     if table.min_count > 1 or table.other:  # the usages of items are incomplete
         own, others = own[: len(table)], others[: len(table)]
     if rows < 0 or bool((others < 0).any()):
@@ -145,9 +144,7 @@ def compare_site(
         )
         raise DataError(msg)
     compared = _test(table, own, others, (name, "the mined rows" if new else "the others"), (len(database), rows))
-    alone = mine(database).table.covering.bits(database).sum()
-    grown = float(table.covering.bits(database).sum() / alone - 1) if alone else 0.0
-    return replace(compared, dissimilarity=max(grown, 0.0), fdr=fdr)
+    return replace(compared, dissimilarity=_growth(mine(database).table, table, database), fdr=fdr)
 
 
 def compare_tables(
@@ -167,31 +164,25 @@ def compare_tables(
     shared = ((e, found[frozenset(e.labels)]) for e in a.itemsets if frozenset(e.labels) in found)
     counted += [(one.labels, one.support, other.support) for one, other in shared]
     rows = _contrasts(counted, (a.transactions, b.transactions))
-    grown = [_growth(one, other) for one, other in ((a, b), (b, a))]
-    return Differences(*names, a.transactions, b.transactions, max(*grown, 0.0), rows, fdr, "support")
+    codes = [rows_of(table, [table.covering.items_of(k) for k in range(table.covering.n_elements)]) for table in (a, b)]
+    grown = _growth(a, b, codes[0], _known_usages(a)), _growth(b, a, codes[1], _known_usages(b))
+    return Differences(*names, a.transactions, b.transactions, max(grown), rows, fdr, "support")
 
 
 # -- dissimilarity ---------------------------------------------------------------------------------------------------
 
 
-def _dissimilarity(a: CodeTable, x: TransactionDatabase, b: CodeTable, y: TransactionDatabase) -> float:
-    """Return the dissimilarity of two databases with their tables; 0 if neither table is better than the other."""
-    grown = [0.0]
-    for own, other, rows in ((a, b, x), (b, a, y)):
-        bits = float(own.covering.bits(rows).sum())
-        grown.append((float(other.covering.bits(rows).sum()) - bits) / bits if bits else 0.0)
-    return max(grown)
-
-
-def _growth(own: CodeTable, other: CodeTable) -> float:
-    """Return by how much the codes in the data of a table grow if each is covered with another table."""
-    usages = np.array([*(usage for _, usage, _, _ in own.found), *own.singleton_usages])
-    elements = rows_of(own, [own.covering.items_of(k) for k in range(own.covering.n_elements)])
-    bits = float(usages @ own.covering.lengths[:-1])
-    return (float(usages @ other.covering.bits(elements)) - bits) / bits if bits else 0.0
+def _growth(own: CodeTable, other: CodeTable, rows: TransactionDatabase, times: Any = 1) -> float:
+    """Return by how much the bits of rows, each counted so many times, grow with another table; 0 if they do not."""
+    bits, others = (float((times * table.covering.bits(rows)).sum()) for table in (own, other))
+    return max(0.0, (others - bits) / bits) if bits else 0.0
 
 
 # -- tests -----------------------------------------------------------------------------------------------------------
+
+
+def _known_usages(table: CodeTable) -> NDArray[np.int64]:
+    return np.array([*(usage for _, usage, _, _ in table.found), *table.singleton_usages], np.int64)
 
 
 def _usages(table: CodeTable, database: TransactionDatabase) -> NDArray[np.int64]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
+from fedslim.mdl.codetable import CodeTable
 from fedslim.uses.cells import column_names, columns_of, rows_of
-
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,8 @@ def cells(table: CodeTable, database: TransactionDatabase, first: int = 1) -> It
     names = column_names(table.encoding)
     if not names:
         msg = (
-            "this code table was not mined from a table with columns and values, or its file does not say so, so that "
-            "no cell is missing; mine it again from a CSV file, a Parquet file or a DataFrame"
+            "this code table was not mined from a table with columns and values, or its file does not say so, so "
+            "it has no cells to complete; mine it again from a CSV file, a Parquet file or a DataFrame"
         )
         raise DataError(msg)
     own, theirs = columns_of(names, table.vocabulary), columns_of(names, database.vocabulary)

@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-from fedslim.format import printable
+from fedslim.format import count, printable
+from fedslim.mdl.codetable import CodeTable
 from fedslim.uses.cells import column_names, columns_of, rows_of
 from fedslim.uses.scoring import Scores, score_chunks
-
-if TYPE_CHECKING:
-    from fedslim.mdl.codetable import CodeTable
 
 MAX_SHOWN = 5  # how many missed itemsets and unlikely pairs an explanation has
 
@@ -77,7 +75,9 @@ class Explanation:
         lines = [head + f"number {self.rank:,} of {self.rows:,}, the most unusual first"]
         for title, parts in (("itemsets", self.cover), ("spelled", self.spelled), ("unknown", self.unknown)):
             lines += [f"{title}:"] * bool(parts)
-            lines += [f"  {part.bits:6.1f} bits  {_text(part.items)}  (used {part.usage:,} times)" for part in parts]
+            lines += [
+                f"  {part.bits:6.1f} bits  {_text(part.items)}  (used {count(part.usage, 'time')})" for part in parts
+            ]
         lines += ["missed by one item:"] * bool(self.missed)
         for one in self.missed:
             instead = f" in place of {printable(one.instead)}" if one.instead else ""

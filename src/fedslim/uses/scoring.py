@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedslim.data import TransactionDatabase
 from fedslim.errors import DataError
-
-if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
-    from fedslim.mdl.codetable import CodeTable
+from fedslim.mdl.codetable import CodeTable
 
 
 class LengthTrend(NamedTuple):

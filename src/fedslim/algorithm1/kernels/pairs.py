@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedslim._jit import inlined, njit
-from fedslim.mdl.kernels.arrays import Covers, Work
+from fedslim.mdl.kernels.arrays import Covers, Int32s, Int64s, UInt8s, UInt64s, Work
 from fedslim.mdl.kernels.counting import co_usage
 from fedslim.mdl.kernels.cover import NONE, NOT
 
@@ -26,24 +25,24 @@ HIGH_HALF = np.uint64(32)
 class Pairs(NamedTuple):
     """Pairs with their counts."""
 
-    element: NDArray[np.int32]  # for each end, its element
-    following: NDArray[np.int32]  # for each end, the next one at the same element …
-    preceding: NDArray[np.int32]  # … and the one before
-    first: NDArray[np.int32]  # for each element, the first end at it
-    count: NDArray[np.int64]  # for each pair, how often its elements are used together
-    hash: NDArray[np.uint64]  # for each pair
-    places: NDArray[np.int32]  # the hash table: pairs, NOBODY for an empty place
-    free: NDArray[np.int32]  # a stack of unused pair numbers …
-    n_free: NDArray[np.int64]  # … and, in its only entry, its height
+    element: Int32s  # for each end, its element
+    following: Int32s  # for each end, the next one at the same element …
+    preceding: Int32s  # … and the one before
+    first: Int32s  # for each element, the first end at it
+    count: Int64s  # for each pair, how often its elements are used together
+    hash: UInt64s  # for each pair
+    places: Int32s  # the hash table: pairs, NOBODY for an empty place
+    free: Int32s  # a stack of unused pair numbers …
+    n_free: Int64s  # … and, in its only entry, its height
 
 
 class Reports(NamedTuple):
     """Which counts of pairs were reported, and which have changed since."""
 
-    told: NDArray[np.int64]  # for each pair, the count reported last
-    waiting: NDArray[np.uint8]  # for each pair, whether it is in the queue
-    queue: NDArray[np.int32]  # the pairs that may have changed since …
-    n_queue: NDArray[np.int64]  # … and, in its only entry, their number
+    told: Int64s  # for each pair, the count reported last
+    waiting: UInt8s  # for each pair, whether it is in the queue
+    queue: Int32s  # the pairs that may have changed since …
+    n_queue: Int64s  # … and, in its only entry, their number
 
 
 @inlined
@@ -162,9 +161,9 @@ def recount(slots: np.ndarray, begin: int, covers: Covers, work: Work, pairs: Pa
         x = np.int64(slots[k])
         n = co_usage(x, covers, work)
         if n > pairs.n_free[0]:
+            for j in range(n):
+                work.won[work.touched[j]] = 0
             return k
-        for j in range(n):
-            work.won[work.touched[j]] = work.row[j]
         work.won[x] = 0
         end = np.int64(pairs.first[x])
         while end >= 0:

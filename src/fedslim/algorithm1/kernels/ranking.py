@@ -11,11 +11,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.algorithm1.kernels.pairs import Pairs, add, discard, find
 from fedslim.algorithm1.kernels.unions import ServerElements, Unions, compare, find_union, join, leave
+from fedslim.mdl.kernels.arrays import Float64s, Int32s, Int64s
 from fedslim.mdl.kernels.cover import NONE, NOT
 from fedslim.mdl.kernels.gain import pair_gain, total_parts
 from fedslim.mdl.kernels.ranking import LOG2_E, NEVER
@@ -28,20 +28,20 @@ CONTRADICTION = np.int64(-1)  # what `take_in` returns for impossible counts: a 
 class Blocks(NamedTuple):
     """What is known about each block of unions."""
 
-    upper: NDArray[np.float64]  # no union in the block that is not rejected gains more than this
-    exact: NDArray[np.int64]  # the version for which `upper` is the gain of `best`
-    best: NDArray[np.int32]
-    most: NDArray[np.int64]  # no union in it is used more often than this
-    pairs: NDArray[np.int64]  # no union in it has more pairs than this
+    upper: Float64s  # no union in the block that is not rejected gains more than this
+    exact: Int64s  # the version for which `upper` is the gain of `best`
+    best: Int32s
+    most: Int64s  # no union in it is used more often than this
+    pairs: Int64s  # no union in it has more pairs than this
 
 
 class Logs(NamedTuple):
     """Lookup tables of logarithms."""
 
-    log2: NDArray[np.float64]
-    data_part: NDArray[np.float64]  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
-    log_left: NDArray[np.float64]  # … and log2 (U−c) …
-    version: NDArray[np.int64]  # … of this version
+    log2: Float64s
+    data_part: Float64s  # for each co-usage c: U·log2 U − (U−c)·log2 (U−c) …
+    log_left: Float64s  # … and log2 (U−c) …
+    version: Int64s  # … of this version
 
 
 class UnionTotals(NamedTuple):
@@ -91,19 +91,10 @@ def _gain(g: int, unions: Unions, pairs: Pairs, elements: ServerElements, logs: 
     y = np.int64(pairs.element[2 * p + 1])
     usage = NONE if unions.element[g] < 0 else elements.usage[unions.element[g]]
     if unions.pairs[g] == 1 and usage == 0:
-        return pair_gain(
-            elements.usage[x],
-            elements.usage[y],
-            c,
-            elements.standard[x],
-            elements.standard[y],
-            1.0,
-            now.in_use,
-            now.codes_log,
-            logs.data_part[c],
-            logs.log_left[c],
-            logs.log2,
-        )
+        x_usage, y_usage = elements.usage[x], elements.usage[y]
+        x_bits, y_bits = elements.standard[x], elements.standard[y]
+        at = now.in_use, now.codes_log, logs.data_part[c], logs.log_left[c], logs.log2
+        return pair_gain(x_usage, y_usage, c, x_bits, y_bits, 1.0, *at)
     log2 = logs.log2
     in_use_left = now.in_use
     data_then = (usage + c) * log2[usage + c]
@@ -196,17 +187,9 @@ def _prefer(g: int, h: int, unions: Unions, pairs: Pairs, elements: ServerElemen
     """Of two unions with equal gains prefer higher co-usage, then the larger one, then lexicographic order."""
     if unions.together[g] != unions.together[h]:
         return unions.together[g] > unions.together[h]
-    p, q = np.int64(unions.first[g]), np.int64(unions.first[h])
-    return (
-        compare(
-            np.int64(pairs.element[2 * p]),
-            np.int64(pairs.element[2 * p + 1]),
-            np.int64(pairs.element[2 * q]),
-            np.int64(pairs.element[2 * q + 1]),
-            elements,
-        )
-        < 0
-    )
+    e, p, q = pairs.element, 2 * np.int64(unions.first[g]), 2 * np.int64(unions.first[h])
+    x, y, z, w = np.int64(e[p]), np.int64(e[p + 1]), np.int64(e[q]), np.int64(e[q + 1])
+    return compare(x, y, z, w, elements) < 0
 
 
 @inner

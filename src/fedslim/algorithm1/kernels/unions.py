@@ -10,41 +10,41 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.algorithm1.kernels.pairs import NOBODY, Pairs, home, vacate
+from fedslim.mdl.kernels.arrays import Float64s, Int32s, Int64s, UInt8s, UInt64s
 from fedslim.mdl.kernels.cover import NONE, NOT
 
 
 class ServerElements(NamedTuple):
     """What is known about each element, by its number."""
 
-    usage: NDArray[np.int64]
-    standard: NDArray[np.float64]  # L(X | ST)
-    size: NDArray[np.int32]
-    start: NDArray[np.int64]  # where its items begin in `items`
-    items: NDArray[np.int32]  # the items of all elements, each ascending
-    hash: NDArray[np.uint64]  # the sum of the items' hashes
-    places: NDArray[np.int32]  # an open hash table of all elements but singletons, NOBODY for an empty place
+    usage: Int64s
+    standard: Float64s  # L(X | ST)
+    size: Int32s
+    start: Int64s  # where its items begin in `items`
+    items: Int32s  # the items of all elements, each ascending
+    hash: UInt64s  # the sum of the items' hashes
+    places: Int32s  # an open hash table of all elements but singletons, NOBODY for an empty place
 
 
 class Unions(NamedTuple):
     """What is known about each union, and the union of each pair."""
 
-    first: NDArray[np.int32]  # its first pair, NOBODY for an unused number
-    pairs: NDArray[np.int64]  # how many pairs it has
-    together: NDArray[np.int64]  # the sum of their co-usages
-    element: NDArray[np.int32]  # the element with the same items, NOBODY for none
-    rejected: NDArray[np.uint8]  # whether it was rejected with its current counts
-    noted: NDArray[np.int64]  # the version in which its own counts last changed
-    hash: NDArray[np.uint64]
-    places: NDArray[np.int32]  # the hash table, NOBODY for an empty place
-    free: NDArray[np.int32]  # a stack of unused union numbers
-    notes: NDArray[np.int32]  # unions whose own counts changed
-    sizes: NDArray[np.int64]  # the lengths of `free` [0] and `notes` [1], and the highest number ever used plus one [2]
-    of: NDArray[np.int32]  # for each pair, its union …
-    following: NDArray[np.int32]  # … and the next pair of that union
+    first: Int32s  # its first pair, NOBODY for an unused number
+    pairs: Int64s  # how many pairs it has
+    together: Int64s  # the sum of their co-usages
+    element: Int32s  # the element with the same items, NOBODY for none
+    rejected: UInt8s  # whether it was rejected with its current counts
+    noted: Int64s  # the version in which its own counts last changed
+    hash: UInt64s
+    places: Int32s  # the hash table, NOBODY for an empty place
+    free: Int32s  # a stack of unused union numbers
+    notes: Int32s  # unions whose own counts changed
+    sizes: Int64s  # the lengths of `free` [0] and `notes` [1], and the highest number ever used plus one [2]
+    of: Int32s  # for each pair, its union …
+    following: Int32s  # … and the next pair of that union
 
 
 @inlined

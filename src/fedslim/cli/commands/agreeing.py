@@ -193,8 +193,6 @@ def _published(limits: Any) -> str:
 
 # -- schema ------------------------------------------------------------------------------------------------------------
 
-UNFIT = 1
-
 SchemaArgument = Annotated[Path, argument("SCHEMA", "The schema file.")]
 
 
@@ -245,21 +243,14 @@ def check_schema(
     record = {"schema": str(schema), "data": data, "usable": fits, "columns": list(map(asdict, report))}
     print_result(json, record, *show_report(report))
     if not fits:
-        raise typer.Exit(UNFIT)
+        raise typer.Exit(1)
 
 
 def show_report(report: "list[ColumnReport]") -> tuple[Any, list[tuple[str, str]]]:
     """Return a table of what each column becomes, and remarks."""
     unfit = sum(bool(column.errors) for column in report)
-    rows = [
-        (
-            *(shown_label(name or "-") for name in (each.name, each.found)),
-            each.kind,
-            f"{each.missing:,}",
-            shown_label(each.becomes),
-        )
-        for each in report
-    ]
+    names = [(shown_label(each.name or "-"), shown_label(each.found or "-")) for each in report]
+    rows = [(*own, r.kind, r.missing, shown_label(r.becomes)) for own, r in zip(names, report, strict=True)]
     remarks = [
         (f"{sign} {shown_label(str(each.found or each.name))}", text)
         for each in report
@@ -289,8 +280,6 @@ def _table(reading: Reading, *, quiet: bool) -> "EncodedTable":
 
 
 # -- vocabulary --------------------------------------------------------------------------------------------------------
-
-FEWEST_TO_MERGE = 2
 
 Out = Annotated[Path, option("FILE", "The vocabulary file to write (JSON).")]
 
@@ -339,7 +328,7 @@ def merge(
     quiet: options.Quiet = False,
 ) -> None:
     """Merge the vocabularies of all members. Their order does not matter: everybody gets the same file."""
-    if len(files) < FEWEST_TO_MERGE:
+    if len(files) == 1:
         raise ParameterError(f"FILE: {files[0]} is the only vocabulary; name those of all members")
     for file in files:
         check_place(out, besides=file, what="one of the vocabularies to merge")

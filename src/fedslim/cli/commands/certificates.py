@@ -1,5 +1,6 @@
 """`fedslim ca`, for the CA operator of a federation, and `fedslim enroll`, for members and servers."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.options import argument, command_group, flag, option
-from fedslim.cli.console.output import grid, print_line, print_result, print_rich, print_text, say, warn
+from fedslim.cli.console.options import argument, command_group, flag, option, print_help
+from fedslim.cli.console.output import grid, print_line, print_result, print_rich, say, warn
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import InputError, ParameterError
 from fedslim.format import count
@@ -47,8 +48,8 @@ def _day(when: datetime) -> str:
     return format_time(when)
 
 
-def _hosts(hosts: object) -> list[tuple[str, str]]:
-    shown = ", ".join(map(str, hosts))  # type: ignore[call-overload]  # any sequence of names and addresses
+def _hosts(hosts: Iterable[object]) -> list[tuple[str, str]]:
+    shown = ", ".join(map(str, hosts))
     return [("hosts", shown)] if shown else []
 
 
@@ -193,10 +194,7 @@ def list_(*, ca: CaFolder = CA_FOLDER, json: options.Json = False) -> None:
         }
         for record in records
     ]
-    rows = [
-        (each.name, each.role.value, each.state(now).value, _day(each.end), each.key[:16], ", ".join(each.hosts))
-        for each in records
-    ]
+    rows = [(r.name, r.role.value, r.state(now).value, _day(r.end), r.key[:16], r.hosts) for r in records]
     print_result(
         json,
         {"name": name, "fingerprint": fingerprint, "valid_until": until.isoformat(), "certificates": described},
@@ -272,13 +270,11 @@ def enroll(
     The key stays in its folder. Send the request, NAME.csr, to the CA operator; it is not secret. Tell them the key's
     fingerprint over a separate channel, so that nobody else gets a certificate in your name.
     """
-    if context.invoked_subcommand is not None:
-        if name is not None:
-            raise ParameterError(f"--name does not go with {context.invoked_subcommand}; leave it out")
-        return
     if name is None:
-        print_text(context.get_help() + "\n")
+        print_help(context)
         return
+    if context.invoked_subcommand is not None:
+        raise ParameterError(f"--name does not go with {context.invoked_subcommand}; leave it out")
     from fedslim.trust.enrolment import make_request
     from fedslim.trust.names import checked_hosts, checked_name
 

@@ -1,4 +1,7 @@
-"""`--classes`: a classifier from a federation, simulated or deployed; one run for each class over the same members."""
+"""`--classes`: a classifier from a federation, simulated or deployed; one run for each class over the same members.
+
+This loads the engine, and scikit-learn if there are classes: the commands import it when they run.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,31 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedslim.cli.console.options import Reading
 from fedslim.cli.console.output import grid, print_result, say, shown_label
-from fedslim.cli.console.progress import OnProgress, Reporter, compile_with_progress
+from fedslim.cli.console.progress import Reporter, compile_with_progress, traffic_too
 from fedslim.cli.console.saving import check_place
+from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
+from fedslim.federated import Simulation
+from fedslim.federated.dividing import divide
+from fedslim.federated.folder import PREPARATION, keep_preparation
+from fedslim.federated.records import simulation_record
+from fedslim.federated.simulation import prepare
 from fedslim.format import count, size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fedslim.cli.console.options import Reading
-    from fedslim.data import TransactionDatabase
-    from fedslim.federated import Simulation
-    from fedslim.mdl.driver import Progress
-    from fedslim.network.traffic import Communication
-    from fedslim.protocol.prepare import Site
-    from fedslim.report.view import ReportView
-    from fedslim.settings.federation_file import FederationFile
+from fedslim.mdl import CodeTable
+from fedslim.mdl.driver import Stop, stopping_on_interrupt
+from fedslim.protocol.preparation import Preparation
+from fedslim.protocol.prepare import Site
+from fedslim.report.view import ReportView, view
+from fedslim.schema import Schema
+from fedslim.settings.federation_file import FederationFile
+from fedslim.uses.cells import labelled, labels_in
 
 Members = Mapping[str, Any]
 
@@ -45,8 +54,6 @@ def simulate_classifier(
     """Run a federation for each class, compare with all rows in one place, save and show it; return what reports it."""
     # `members` says how to divide the rows, or has those of members with a file each, who have prepared them.
     from fedslim.federated.estimator import simulate_classes
-    from fedslim.federated.simulation import prepare
-    from fedslim.mdl.driver import Stop, stopping_on_interrupt
     from fedslim.uses.classifier import SlimClassifier
 
     with report.stage(f"reading {shown_label(reading.source)}"):
@@ -72,13 +79,13 @@ def simulate_classifier(
         model.save(out / CLASSIFIER)
     named, correct = dict(zip(classes.tolist(), runs, strict=True)), float(model.score(database, y))
     records = [_record(label, run) for label, run in named.items()]
-    lines = [f"{100 * correct:.1f}% of these rows, which the tables were mined from, are given their class"]
+    lines = [f"{100 * correct:.1f}% of the rows that the tables were mined from are assigned to their class"]
     if equal is not None:
         lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
     if out is not None:
         lines.append(f"saved as {out / CLASSIFIER}; use it with SlimClassifier.load")
     rows = [
-        (f"{transactions}", f"{itemsets}", f"{percent:.2f}", f"{rounds}", size(sent), shown_label(label))
+        (transactions, itemsets, f"{percent:.2f}", rounds, size(sent), shown_label(label))
         for label, transactions, itemsets, percent, rounds, sent in (one.values() for one in records)
     ]
     print_result(
@@ -94,12 +101,6 @@ def _rows_of_members(
     reading: Reading, column: str, members: Members, more: list[str]
 ) -> tuple[TransactionDatabase, NDArray[Any], dict[str, NDArray[Any]]]:
     """Return all rows, the class of each, and which are those of each member."""
-    import numpy as np
-
-    from fedslim.data import TransactionDatabase
-    from fedslim.federated.dividing import divide
-    from fedslim.uses.cells import labelled
-
     if reading.schema is None:
         database, labels = labelled(reading.rows(), column, **reading.choices())
     else:
@@ -126,25 +127,12 @@ def _record(label: str, run: Simulation) -> dict[str, Any]:
 
 
 def _report(data: str, runs: dict[str, Simulation], command: str) -> ReportView:
-    from fedslim.federated.records import simulation_record
-    from fedslim.report.view import view
-
     records = [simulation_record(run, None, data=f"{data}, {label}", command=command) for label, run in runs.items()]
     return view(records, title=data)
 
 
-def traffic_too(show: OnProgress) -> Callable[[Progress, Communication], None]:
-    """Return what shows the progress of a federation, with its rounds and bytes."""
-    return lambda progress, traffic: show(
-        progress, [count(traffic.rounds, "round"), f"{size(traffic.bytes_total)} sent"]
-    )
-
-
 def class_labels(reading: Reading, column: str) -> list[str]:
     """Return the class of each row of a table with a schema, which must make no items of the classes."""
-    from fedslim.schema import Schema
-    from fedslim.uses.cells import labels_in
-
     schema, table = Schema.read(reading.schema or ""), reading.read_columns()
     if table is None or schema.is_long:
         raise ParameterError("--classes with --schema needs a table with a row for each transaction, not for each item")
@@ -177,9 +165,6 @@ def rows_of_class(
     reading: Reading, read: TransactionDatabase | Site, classes: str, column: str | None, label: str
 ) -> TransactionDatabase | Site:
     """Return a member's rows of one class; with a schema, all rows for the preparation, and those for the search."""
-    from fedslim.protocol.prepare import Site
-    from fedslim.uses.cells import labelled
-
     if not isinstance(read, Site):
         rows = read if column is None else reading.rows()
         database, labels = labelled(rows, column or classes, **reading.choices())
@@ -196,16 +181,12 @@ def rows_of_class(
 
 def share_preparation(federation: FederationFile, first: Path, out: Path) -> None:
     """Let the run of a class start from the preparation of the first one: it is about the rows of all classes."""
-    from fedslim.federated.folder import PREPARATION, keep_preparation
-    from fedslim.protocol.preparation import Preparation
-
     if federation.prepares and out != first and (first / PREPARATION).exists() and not (out / PREPARATION).exists():
         keep_preparation(Preparation.read(first / PREPARATION), federation, out)
 
 
 def save_classifier(tables: list[tuple[str | None, Path]], out: Path) -> None:
     """Save the tables that a member has received as a classifier, unless its policy keeps none."""
-    from fedslim.mdl import CodeTable
     from fedslim.uses.classifier import SlimClassifier
 
     if all(path.exists() for _, path in tables):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, argument, command_group, option, reads_data, whole
-from fedslim.cli.console.output import grid, print_line, print_result, print_text, say, shown_label, stdout_console
+from fedslim.cli.console.output import grid, print_line, print_result, print_text, rich_console, say, shown_label
 from fedslim.cli.console.progress import reporter
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import DataError, ParameterError
@@ -128,15 +128,10 @@ def _path(name: str, folder: str | None) -> str | None:
 
 def _known(sets: list[dict[str, Any]]) -> tuple[Any, list[tuple[str, str]]]:
     """Return the list as a table, and the licences below it: they are few, but long."""
-    columns = {
-        "name": [record["name"] for record in sets],
-        "transactions": [f"{record['transactions']:,}" for record in sets],
-        "items": [f"{record['items']:,}" for record in sets],
-        "length": [record["length"] for record in sets],
-        "available": [("yes" if r["path"] else "no") if "path" in r else r["kind"] for r in sets],
-        "description": [record["title"] for record in sets],
-    }
-    if stdout_console().width < ROOM_FOR_ALL:
+    columns = {name: [record[name] for record in sets] for name in ("name", "transactions", "items", "length")}
+    columns["available"] = [("yes" if r["path"] else "no") if "path" in r else r["kind"] for r in sets]
+    columns["description"] = [record["title"] for record in sets]
+    if rich_console().width < ROOM_FOR_ALL:
         del columns["length"]
     licences = [
         ("licence", f"{licence} ({', '.join(r['name'] for r in sets if r.get('licence') == licence)})")
@@ -208,7 +203,7 @@ def _description(record: dict[str, Any]) -> tuple[Any, ...]:
     """Return what is in a database as facts and tables."""
     r, transactions = record, record["transactions"]
     rows = [
-        (f"{each['support']:,}", f"{100 * each['support'] / transactions:.1f}", shown_label(each["item"]))
+        (each["support"], f"{100 * each['support'] / transactions:.1f}", shown_label(each["item"]))
         for each in r["frequent"]
     ]
     facts = [

@@ -5,25 +5,22 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fedslim.cli.commands.report import REPORT
-from fedslim.cli.commands.show import overview
+from fedslim import federated, mdl
+from fedslim.cli.commands.show import REPORT, overview
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Variant, flag, option
-from fedslim.cli.console.output import RUN, format_itemset, grid, print_rich, shown_items
+from fedslim.cli.console.output import RUN, grid, print_rich
 from fedslim.cli.console.progress import Reporter, compile_with_progress, reporter
 from fedslim.cli.console.saving import check_place
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration, size
 
 if TYPE_CHECKING:
-    from fedslim.federated import Comparison, Simulation
     from fedslim.federated.loopback import LoopbackResult
-    from fedslim.mdl.mining import Mined
-    from fedslim.report.view import ReportView
     from fedslim.safeguards.audit import Summary
 
-    Runs = list[tuple[Simulation, Comparison]]
-    NetworkRuns = list[tuple[Simulation, LoopbackResult, Summary]]
+    Runs = list[tuple[federated.Simulation, federated.Comparison]]
+    NetworkRuns = list[tuple[federated.Simulation, LoopbackResult, Summary]]
 
 DATA = "encounters"
 OUT = "fedslim-demo"
@@ -60,43 +57,33 @@ def demo(
     check_place(place)
     with report.stage("loading"):
         from fedslim.data import TransactionDatabase, builtin_members
-        from fedslim.federated.comparison import compare, mine_alone
+        from fedslim.federated.records import save_run, simulation_record
         from fedslim.federated.simulation import prepare, simulate
-        from fedslim.mdl.mining import mine
+        from fedslim.report.page import write_page
+        from fedslim.report.view import view
 
         databases = dict(builtin_members(DATA))
     for variant in Variant:
         compile_with_progress(report, lambda: prepare(variant))  # noqa: B023  # called at once
     runs: Runs = []
+    records = []
     with report.stage("mining all data in one place"):
-        whole = mine(TransactionDatabase.joined(list(databases.values())))
+        whole = mdl.mine(TransactionDatabase.joined(list(databases.values())))
     with report.stage("mining each member alone, for comparison"):
-        alone = mine_alone(list(databases.values()), whole.table)  # one gap for all variants
+        alone = federated.mine_alone(list(databases.values()), whole.table)  # one gap for all variants
     for variant in Variant:
         with report.stage(f"mining together: {variant.value}"):
             simulation = simulate(databases, variant=variant.value)
-        compared = compare(simulation, alone=alone)
+        compared = federated.compare(simulation, alone=alone)
         assert compared is not None  # noqa: S101  # nothing can interrupt it here
         runs.append((simulation, compared))
-    shown = _report(runs, place)
-    facts = [*_facts(whole, runs), *((run.variant, run.meaning) for run in shown.runs), ("report", str(place))]
-    print_rich(overview(shown), _together(runs), facts)
-
-
-def _report(runs: "Runs", path: Path) -> "ReportView":
-    """Save the record of each run, and one report of all runs; return what it shows."""
-    from fedslim.federated.records import save_run, simulation_record
-    from fedslim.report.page import write_page
-    from fedslim.report.view import view
-
-    records = []
-    for simulation, compared in runs:
         record = simulation_record(simulation, compared, data=DATA, command="fedslim demo")
-        save_run(record, path.parent / simulation.variant / RUN)
+        save_run(record, place.parent / simulation.variant / RUN)
         records.append(record)
     shown = view(records, title="Six hospitals, mining together")
-    write_page(shown, path)
-    return shown
+    write_page(shown, place)
+    facts = [*_facts(whole, runs), *((run.variant, run.meaning) for run in shown.runs), ("report", str(place))]
+    print_rich(overview(shown), _together(runs), facts)
 
 
 def _together(runs: "Runs") -> Any:
@@ -108,14 +95,12 @@ def _together(runs: "Runs") -> Any:
             found[itemset.labels] = itemset.supports
             by[itemset.labels].append(simulation.variant)
     rarest = sorted(found, key=lambda labels: (max(found[labels]), -len(labels), labels))[:SHOWN]
-    rows = [
-        (" + ".join(map(str, found[labels])), ", ".join(by[labels]), format_itemset(runs[0][0].table, labels))
-        for labels in rarest
-    ]
+    place = runs[0][0].table.vocabulary.index
+    rows = [(" + ".join(map(str, found[one])), by[one], sorted(one, key=place)) for one in rarest]
     return grid(("cases at each member", "found by", "found together, by no member alone"), rows, right=1)
 
 
-def _facts(whole: "Mined", runs: "Runs") -> list[tuple[str, str]]:
+def _facts(whole: "mdl.Mined", runs: "Runs") -> list[tuple[str, str]]:
     simulation, compared = runs[0]
     alone = [len(table) for table in compared.local_tables]
     where = f"{count(simulation.table.transactions, 'transaction')} at {', '.join(simulation.members)}"
@@ -167,7 +152,7 @@ def networked_demo(data: str, variants: list[str], report: "Reporter", out: Path
         runs.append((simulation, result, audit))
     reports = [] if out is None else [("reports", str(out))]
     first, result, _ = runs[0]
-    rows = [(f"{e.bits_saved:,.0f}", f"{e.usage:,}", shown_items(e.labels)) for e in result.table.top(SHOWN)]
+    rows = [(f"{e.bits_saved:,.0f}", e.usage, e.labels) for e in result.table.top(SHOWN)]
     found = grid(("bits saved", "usage", f"found by {first.variant}"), rows, right=2)
     facts = [*_network_facts(data, runs), *reports]
     print_rich(found, overview(view([result.record for _, result, _ in runs])), facts)

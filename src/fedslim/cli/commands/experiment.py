@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fedslim.cli.console import options, output, saving
-from fedslim.cli.console.options import Variant, argument, command_group, flag, option, whole
+from fedslim.cli.console import options, output
+from fedslim.cli.console.options import Variant, argument, command_group, option, whole
 from fedslim.errors import ParameterError, RunError
 from fedslim.format import count, duration
 
@@ -43,7 +43,7 @@ def list_(json: options.Json = False) -> None:
 
     experiments = EXPERIMENTS.values()
     listed = [{"name": e.name, "title": e.title, "asks": e.asks, "datasets": list(e.datasets)} for e in experiments]
-    rows = [(e.name, f"{len(e.cells([e.name]))}", e.asks, ", ".join(e.datasets)) for e in experiments]
+    rows = [(e.name, len(e.cells([e.name])), e.asks, e.datasets) for e in experiments]
     table = output.grid(("name", "runs per data set", "question", "data"), rows, left=1, right=2)
     output.print_result(json, {"experiments": listed}, table)
 
@@ -95,45 +95,20 @@ def show(
     variants: Variants = None,
     seeds: Seeds = 1,
     results: Results = RESULTS,
-    markdown: Annotated[bool, flag("--markdown", "Print a Markdown table.")] = False,
     json: options.Json = False,
     from_: options.From = None,
 ) -> None:
     """Show the results of an experiment so far, compared with the paper's figures cell by cell."""
-    from fedslim.experiments.tables import as_markdown, tabulate
+    from fedslim.experiments.tables import tabulate
 
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
     remarks += _elsewhere(experiment, cells, store)
-    table = tabulate(experiment, cells, store)
-    told = [*remarks, *dict.fromkeys(table.remarks)]
     if json:
+        told = [*remarks, *dict.fromkeys(tabulate(experiment, cells, store).remarks)]
         described = [_describe(experiment, cell, store) for cell in cells]
         output.print_json({"experiment": name.value, "cells": described, "remarks": told})
-    elif markdown:
-        output.print_text(as_markdown(table) + "".join(f"\n- {remark}." for remark in told) + "\n")
     else:
         _print(experiment, cells, store, remarks)
-
-
-@app.command()
-def document(
-    out: Annotated[Path, option("FILE", "The document to write.")] = Path("docs/results.md"),
-    prose: Annotated[Path, option("DIR", "Folder with the text about each experiment: NAME.md.")] = Path(
-        "docs/results"
-    ),
-    seeds: Seeds = 1,
-    results: Results = RESULTS,
-    from_: options.From = None,
-) -> None:
-    """Write a document of all results from the saved records."""
-    from fedslim.data.atomic import write_whole
-    from fedslim.experiments.store import Store
-    from fedslim.experiments.tables import document as written
-
-    saving.check_place(out)
-    text = written(Store(results), prose, folder=from_, seeds=seeds)
-    write_whole(out, text.encode())
-    output.print_text(f"{out}\n")
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
@@ -239,7 +214,7 @@ def _reporting(name: str, *, quiet: bool) -> Iterator["Callable[[CellState, str 
     from rich.text import Text
 
     lively, due = output.is_terminal(sys.stderr), SAY_EVERY
-    view = Live(Text(f"{name}: starting"), console=output.stderr_console(), transient=True)
+    view = Live(Text(f"{name}: starting"), console=output.rich_console(stderr=True), transient=True)
 
     def report(state: "CellState", event: str | None) -> None:
         nonlocal due

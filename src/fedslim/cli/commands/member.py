@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedslim.cli.commands import serve
-from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier, share_preparation
 from fedslim.cli.console import options, passphrases
 from fedslim.cli.console.live import Port, live_page, member_watched_by, report_on_saved
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command
@@ -62,6 +61,7 @@ def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     written to the audit log in --out before it is sent: see `fedslim audit`. To rejoin a run, run the same command
     again. After the run, `fedslim report` shows what this member has found and what is different here.
     """
+    from fedslim.cli.commands.classes import class_runs, rows_of_class, save_classifier, share_preparation
     from fedslim.cli.console.logs import set_up_logs
     from fedslim.data import ItemSecret, Vocabulary
     from fedslim.data.vocabulary import names_for, read_labels

@@ -14,8 +14,9 @@ from fedslim.cli.console import options
 from fedslim.cli.console.live import Port, live_page
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command, whole
 from fedslim.cli.console.output import Said, print_code_table, print_json, shown_label, table_record
-from fedslim.cli.console.progress import ENDINGS, mined_with_progress, read_and_prepare, reporter
+from fedslim.cli.console.progress import mined_with_progress, read_and_prepare, reporter
 from fedslim.cli.console.saving import check_place, save
+from fedslim.errors import ParameterError
 from fedslim.format import count, duration
 
 if TYPE_CHECKING:
@@ -79,8 +80,11 @@ def mine(
     The effort is 1 by default, or with --max-time as high as the time allows. Ctrl-C stops the search and keeps the
     best result so far; press it twice to discard the result.
     """
-    for place in filter(None, (out, report)):
-        check_place(place, besides=data)
+    for name, place in (("--out", out), ("--report", report)):
+        if place is not None:
+            check_place(place, besides=data, option=name)
+    if out is not None and report is not None and out.resolve() == report.resolve():
+        raise ParameterError(f"--out and --report both name {out}; name two files")
     until_done = context.with_resource(ExitStack())  # also until the live page has become the report
     shown = live_page(context, live, shown_label(data), reporter(quiet=quiet))
     how: dict[str, Any] = {
@@ -132,7 +136,8 @@ def mine(
         }
         print_json(record)
     else:
-        search = f"{count(tried, 'candidate')} in {duration(mined.seconds)}; {ENDINGS[mined.ending]}"
+        ending = "stopped by Ctrl-C" if mined.ending == "interrupted" else mined.ending
+        search = f"{count(tried, 'candidate')} in {duration(mined.seconds)}; {ending}"
         places = {"saved": saved, "report": report}
         facts = [("search", search), *((name, str(place)) for name, place in places.items() if place is not None)]
         print_code_table(mined.table, top, data, facts)

@@ -8,9 +8,9 @@ import typer
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import argument, command_group, option
-from fedslim.cli.console.output import grid, key_facts, print_line, print_result, warn
+from fedslim.cli.console.output import grid, print_line, print_result, shown_label, warn
 from fedslim.errors import ParameterError
-from fedslim.format import count, printable, size
+from fedslim.format import count, size
 
 if TYPE_CHECKING:
     from fedslim.safeguards.ledger import Entries
@@ -77,11 +77,18 @@ def check(
 @policy_app.command("show", short_help="Show what a policy allows.")
 def show_policy(file: PolicyFile = POLICY, json: options.Json = False) -> None:
     """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
+    from fedslim.toml.values import spell
+
+    def shown(value: Any) -> str:
+        return "not set" if value is None else shown_label(spell(value))
+
     own = _find_policy(None if file.name == POLICY.name else file, file.parent)
     keys = {key: {"value": value, "default": strict} for key, value, strict in own.values()}
-    print_result(
-        json, {"file": str(own.path) if own.written else None, "keys": keys}, [("file", _where(own)), *key_facts(own)]
-    )
+    facts = [("file", _where(own))] + [
+        (key, shown(value) + (f" (default: {shown(strict)})" if strict not in (value, None) else ""))
+        for key, value, strict in own.values()
+    ]
+    print_result(json, {"file": str(own.path) if own.written else None, "keys": keys}, facts)
 
 
 def _where(own: "MemberPolicy") -> str:
@@ -116,16 +123,8 @@ def show_ledger(
     record: dict[str, Any] = msgspec.to_builtins(entries)
     record = {"file": str(path), "answers": record["answers"], "allowed": record["allowed"]}
     rows = [
-        (
-            f"{each.transactions:,}",
-            f"{each.runs:,}",
-            each.snapshot[:8],
-            format_time(each.first),
-            format_time(each.last),
-            printable(each.federation),
-            ", ".join(each.members),
-        )
-        for each in entries.answers[-MAX_SHOWN:]
+        (a.transactions, a.runs, a.snapshot[:8], *map(format_time, (a.first, a.last)), a.federation, a.members)
+        for a in entries.answers[-MAX_SHOWN:]
     ]
     versions = len({each.snapshot for each in entries.answers})
     answered = f"{count(len(entries.answers), 'set')} of members, on {count(versions, 'version')} of the data"
@@ -231,7 +230,7 @@ def _sent(title: str, rows: dict[str, dict[str, Any]], *more: str) -> Any:
     if any(row["sealed"] for row in rows.values()):
         numbers["sealed"] = "sealed"
     shown = [
-        (name, *(f"{row[key]:,}" for key in numbers.values()), *(printable(row[key]) if key else "" for key in more))
+        (name, *(row[key] for key in numbers.values()), *(row[key] if key else "" for key in more))
         for name, row in rows.items()
     ]
     return grid((title, *numbers, *more), shown, left=1, right=1 + len(numbers))

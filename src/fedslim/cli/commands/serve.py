@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.commands.classes import class_runs, share_preparation
+import fedslim
 from fedslim.cli.console import options, output, passphrases, progress
 from fedslim.cli.console.live import Port, live_page, report_on_saved, server_watched_by
 from fedslim.cli.console.options import flag, option
@@ -24,7 +25,6 @@ from fedslim.format import count, printable, size
 if TYPE_CHECKING:
     from fedslim.federated.deployment import DeployedServer
     from fedslim.federated.folder import Finished, RunFolder
-    from fedslim.mdl import CodeTable
     from fedslim.protocol.preparation import Preparation
     from fedslim.settings.federation_file import FederationFile
     from fedslim.trust.identity import Identity
@@ -38,8 +38,7 @@ PreparationOption = Annotated[
     Path | None, option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")
 ]
 ClassesOption = Annotated[
-    str | None,
-    option("A,B,…", "Train a classifier, with one run for each class; give the same list to all parties."),
+    str | None, option("A,B,…", "Train a classifier, with one run for each class; give the same list to all parties.")
 ]
 ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
 ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
@@ -67,7 +66,11 @@ def server(
     --out. SIGTERM or Ctrl-C stops the run after its round, with the best table so far; a second one stops it
     immediately, and --resume continues it.
     """
+    from fedslim.cli.commands.classes import class_runs, share_preparation
     from fedslim.cli.console.logs import set_up_logs
+    from fedslim.federated.accounting import save_served
+    from fedslim.federated.deployment import DeployedServer
+    from fedslim.federated.simulation import prepare
     from fedslim.settings.federation_file import FederationFile
 
     federation = FederationFile.read(file)
@@ -77,53 +80,32 @@ def server(
     runs = class_runs(federation, classes, out)
     first = runs[0][2]
     for _, one, place in runs:
-        given = preparation if place == first else None
-        _serve(context, one, who, place, (given, first), shown, resume=resume, host=host, port=port)
+        with hold_folder(place, "fedslim server") as folder:
+            share_preparation(one, first, place)
+            run = DeployedServer(one, who, place, find_kept(preparation if place == first else None, one, place))
+            finished = folder.finished(who="server", federation=one.digest().hex())
+            if finished is not None:
+                run.forget()
+                show_finished(finished, place, one.federation.name)
+                continue
+            progress.compile_with_progress(shown, partial(prepare, one.federation.variant))
+            gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
+            serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
+            around = server_watched_by(shown, run, one.federation.name, partial(_stop, run))
+            served = run_until_over(serving, partial(_stop, run), around)
+            save_served(served, one, place, options.typed_command(context))
+            if served.lost is None:
+                # Only after everything is saved: a server that is killed before can resume.
+                folder.finish(note_finished("server", one, run.run_id, served.ending, len(served.table)))
+                run.forget()
+            show_table(served.table, one.federation.name, place)
+            traffic = served.communication
+            found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
+            cost = f"{count(traffic.rounds, 'round')}, {size(traffic.bytes_total)}"
+            output.say(f"{served.ending}: {found}, {cost}; saved in {place}")
+            if served.lost is not None:
+                raise served.lost
     report_on_saved(shown, (place for *_, place in runs))
-
-
-def _serve(
-    context: typer.Context,
-    federation: "FederationFile",
-    who: "Identity",
-    out: Path,
-    preparation: tuple[Path | None, Path],
-    shown: progress.Reporter,
-    *,
-    resume: bool,
-    host: str | None,
-    port: int | None,
-) -> None:
-    """Serve one run."""
-    from fedslim.federated.accounting import save_served
-    from fedslim.federated.deployment import DeployedServer
-    from fedslim.federated.simulation import prepare
-
-    with hold_folder(out, "fedslim server") as folder:
-        share_preparation(federation, preparation[1], out)
-        run = DeployedServer(federation, who, out, find_kept(preparation[0], federation, out))
-        finished = folder.finished(who="server", federation=federation.digest().hex())
-        if finished is not None:
-            run.forget()
-            show_finished(finished, out, federation.federation.name)
-            return
-        progress.compile_with_progress(shown, lambda: prepare(federation.federation.variant))
-        gc.freeze()  # modules and kernels stay, so that collecting the garbage of connections is fast
-        serving = run.run(resume=resume, host=host, port=port, on_round=_progress(run))
-        around = server_watched_by(shown, run, federation.federation.name, lambda: _stop(run))
-        served = run_until_over(serving, lambda: _stop(run), around)
-        save_served(served, federation, out, options.typed_command(context))
-        if served.lost is None:
-            # Only after everything is saved: a server that is killed before can resume.
-            folder.finish(note_finished("server", federation, run.run_id, served.outcome.ending, len(served.table)))
-            run.forget()
-        show_table(served.table, federation.federation.name, out)
-        traffic = served.communication
-        found = f"{count(len(served.table), 'itemset')}, L% {served.table.compression.L_percent:.2f}"
-        cost = f"{count(traffic.rounds, 'round')}, {size(traffic.bytes_total)}"
-        output.say(f"{served.outcome.ending}: {found}, {cost}; saved in {out}")
-        if served.lost is not None:
-            raise served.lost
 
 
 def find_kept(given: Path | None, federation: "FederationFile", out: Path) -> "Preparation | None":
@@ -170,15 +152,13 @@ def note_finished(who: str, federation: "FederationFile", run: str, ending: str,
 
 def show_finished(finished: "Finished", out: Path, name: str) -> None:
     """Show the result of a finished run, instead of starting another one."""
-    from fedslim.mdl import CodeTable
-
     if (out / output.CODE_TABLE).exists():
-        show_table(CodeTable.load(out / output.CODE_TABLE), name, out)
+        show_table(fedslim.CodeTable.load(out / output.CODE_TABLE), name, out)
     ended = f"{finished.at}, {finished.ending}: {count(finished.itemsets, 'itemset')}"
     output.say(f"no new run: the run in {out} has ended ({ended}); for another run, name another folder with --out")
 
 
-def show_table(table: "CodeTable", name: str, out: Path) -> None:
+def show_table(table: "fedslim.CodeTable", name: str, out: Path) -> None:
     """Print a saved table. A failure to print is no error: a systemd unit would start another run."""
     try:
         output.print_code_table(table, TOP, name)
@@ -279,7 +259,7 @@ def _watch(asked: Callable[[], dict[str, Any]]) -> None:
     from rich.text import Text
 
     found, before, answered = asked(), "", time.monotonic()
-    lively = Live(console=output.stdout_console(), auto_refresh=False) if output.is_terminal(sys.stdout) else None
+    lively = Live(console=output.rich_console(), auto_refresh=False) if output.is_terminal(sys.stdout) else None
     with lively or contextlib.nullcontext():
         text = _status_text(found)
         while True:

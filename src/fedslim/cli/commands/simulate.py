@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedslim.cli.commands.classes import check_classes, simulate_classifier, traffic_too
 from fedslim.cli.commands.show import print_run
 from fedslim.cli.console import options, output, progress, saving
 from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
@@ -27,16 +26,8 @@ MAX_MEMBERS = 4096  # copied from the protocol, so that `--help` need not import
 CENTRALISED = "centralised"  # the name of the default reference, mined from all data in one place
 
 
-class Scheme(StrEnum):
-    """How the data are divided; a test checks that the list is complete."""
-
-    iid = "iid"
-    dirichlet = "dirichlet"
-    paper_sizes = "paper-sizes"
-    support_skew = "support-skew"
-    support_quantity_skew = "support-quantity-skew"
-
-
+Scheme = StrEnum("Scheme", ["iid", "dirichlet", "paper-sizes", "support-skew", "support-quantity-skew"])
+"""How the data are divided; a test checks that the list is complete."""
 Engine = StrEnum("Engine", ["own", "nvflare"])
 
 
@@ -94,7 +85,12 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         bool, flag("--no-compare", "Run only the federation, without mining all data or the members alone.")
     ] = False,
     out: Annotated[
-        Path | None, option("DIR", f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`.")
+        Path | None,
+        option(
+            "DIR",
+            f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`; with --classes, "
+            "classifier.json, for `SlimClassifier.load`.",
+        ),
     ] = None,
     top: options.Top = 10,
     json: options.Json = False,
@@ -114,13 +110,15 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     from fedslim.data import TransactionDatabase
     from fedslim.federated.comparison import NOT_COMPARED
     from fedslim.federated.records import simulation_record
-    from fedslim.federated.simulation import check_effort, width_of
+    from fedslim.federated.simulation import RunOptions
     from fedslim.metrics import load_reference
     from fedslim.report.view import view
 
     _check(variant, engine, reference, no_masking=no_masking, no_compare=no_compare)
     divided: dict[str, Any] = {"members": members, "alpha": alpha, "min_dominant": min_dominant, "seed": seed}
     if classes is not None:
+        from fedslim.cli.commands.classes import check_classes, simulate_classifier
+
         left_out = {
             "--variant": variant is not Variant.x,
             "--engine": engine is not Engine.own,
@@ -140,8 +138,10 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     for place in [] if out is None else [out / output.CODE_TABLE, out / output.RUN]:
         saving.check_place(place, besides=data)
         saving.check_place(place, besides=reference, what="the reference")
-    check_effort(variant.value, effort)
-    chosen = {"min_count": min_count, "width": width_of(variant.value, width), "effort": effort, "seed": seed}
+    chosen: dict[str, Any] = {"variant": variant.value, "masking": not no_masking, "seed": seed}
+    chosen |= {"max_time": max_time, "max_rounds": max_rounds, "width": width, "effort": effort}
+    chosen |= {"min_count": min_count, "min_members_with": min_members_with}
+    checked = RunOptions.of(1 + len(more) if more else members, **chosen)
     report = live_page(context, live, output.shown_label(data), progress.reporter(quiet=quiet))
     given = None if reference is None else load_reference(reference)
     together = _prepare([data, *more], reading, secret, seed, report) if more else None
@@ -151,21 +151,20 @@ def simulate(  # noqa: PLR0915  # the steps of a run, in their order
         else progress.read_and_prepare(replace(reading, seed=data_seed), report)
     )
     name = ", ".join([data, *(more or [])])
-    run = SimulatedRun(name, database, report, variant.value, engine, chosen)
+    how = {one: getattr(checked, one) for one in ("min_count", "width", "effort", "seed")}
+    run = SimulatedRun(name, database, report, engine, chosen, how)
     parts = together or run.divide(partition, divided)
-    if isinstance(report, LiveReporter):
-        _introduce(report, parts, database, min_count * min_members_with)
-    limits = {"max_time": max_time, "max_rounds": max_rounds, "min_members_with": min_members_with}
-    simulation, early = run.federate(parts, masking=not no_masking, **limits)
+    run.introduce(parts)
+    simulation, early = run.federate(parts)
     told = {"reference": None if no_compare else CENTRALISED if reference is None else str(reference)}
     told["out"] = None if out is None else str(out)
-    names: dict[str, Any] = {"data": name, "command": typed_command(context)}
-    names["reference"] = told["reference"] or CENTRALISED
+    named: dict[str, Any] = {"data": name, "command": typed_command(context)}
+    named["reference"] = told["reference"] or CENTRALISED
     # The table is saved as soon as there is one, since the comparison may take long.
-    failure = None if out is None else _save(simulation_record(simulation, None, **names), out, simulation.table)
+    failure = None if out is None else _save(simulation_record(simulation, None, **named), out, simulation.table)
     skipped = no_compare or early is not None
     compared = None if skipped else run.compare(simulation, given)
-    made = simulation_record(simulation, compared, **names)
+    made = simulation_record(simulation, compared, **named)
     if compared is not None and out is not None and failure is None:
         failure = _save(made, out)
     report.result = lambda: view([made])
@@ -224,22 +223,6 @@ def _prepare(
     return made.databases
 
 
-def _introduce(
-    watched: LiveReporter,
-    parts: "Partition | Mapping[str, TransactionDatabase]",
-    database: "TransactionDatabase",
-    fewest: int,
-) -> None:
-    """Show the members on the live page, and the itemsets found, unless some may turn out to be too rare to show."""
-    from fedslim.federated.simulation import named_databases
-    from fedslim.report.feed import LiveMember
-
-    named = named_databases(parts).items()
-    watched.feed.show(members=[LiveMember(name, None, count(len(part), "transaction")) for name, part in named])
-    if fewest == 1:
-        watched.labels = database.vocabulary.__getitem__
-
-
 @dataclass(slots=True)
 class SimulatedRun:
     """The steps of a simulation. All data are mined in one place at most once, and only if needed."""
@@ -247,9 +230,9 @@ class SimulatedRun:
     name: str
     database: "TransactionDatabase"
     report: progress.Reporter
-    variant: str
     engine: Engine
-    how: dict[str, Any]
+    chosen: dict[str, Any]  # options of `simulate`
+    how: dict[str, Any]  # of mining in one place
     whole: "CodeTable | None" = None
 
     def divide(self, scheme: Scheme, divided: dict[str, Any]) -> "Partition":
@@ -274,20 +257,32 @@ class SimulatedRun:
             self.whole = mined.table if mined.converged else None
         return self.whole
 
+    def introduce(self, parts: "Partition | Mapping[str, TransactionDatabase]") -> None:
+        """Show the members on the live page, and the itemsets found, unless some may turn out too rare to show."""
+        if isinstance(self.report, LiveReporter):
+            from fedslim.federated.simulation import named_databases
+            from fedslim.report.feed import LiveMember
+
+            named = named_databases(parts).items()
+            members = [LiveMember(name, None, count(len(part), "transaction")) for name, part in named]
+            self.report.feed.show(members=members)
+            if self.chosen["min_count"] == self.chosen["min_members_with"] == 1:
+                self.report.labels = self.database.vocabulary.__getitem__
+
     def federate(
-        self, partition: "Partition | Mapping[str, TransactionDatabase]", *, max_time: float | None, **limits: Any
+        self, partition: "Partition | Mapping[str, TransactionDatabase]"
     ) -> "tuple[Simulation, FedslimError | None]":
         """Run the federation; return the result, and the error if it ended early because a member was lost."""
         from fedslim.federated import simulation as room
         from fedslim.mdl.driver import Stop, stopping_on_interrupt
 
-        progress.compile_with_progress(self.report, lambda: room.prepare(self.variant))
-        stop = Stop(max_time)
+        variant = self.chosen["variant"]
+        progress.compile_with_progress(self.report, lambda: room.prepare(variant))
+        stop = Stop(self.chosen["max_time"])
         members = len(partition if isinstance(partition, Mapping) else partition.parts)
-        doing = f"{self.variant} over {count(members, 'member')} of"
+        doing = f"{variant} over {count(members, 'member')} of"
         with stopping_on_interrupt(stop), self.report.mining(self.name, stop, doing) as show:
-            how = {**self.how, **limits, "variant": self.variant, "max_time": max_time, "stop": stop}
-            how["on_progress"] = show and traffic_too(show)
+            how = self.chosen | {"stop": stop, "on_progress": show and progress.traffic_too(show)}
             if self.engine is Engine.own:
                 return room.simulate(partition, **how), None
             from fedslim.engines import simulator

@@ -1,10 +1,13 @@
 """`fedslim score`, `explain`, `compare`, `complete` and `rules`: what a code table is good for."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import fedslim
+from fedslim import uses
 from fedslim.cli.console import options
 from fedslim.cli.console.options import (
     CHOICES,
@@ -19,19 +22,14 @@ from fedslim.cli.console.options import (
     telling,
     whole,
 )
-from fedslim.cli.console.output import CODE_TABLE, grid, print_result, shown_items, shown_label, warn
+from fedslim.cli.console.output import CODE_TABLE, RUN, grid, print_result, shown_items, shown_label, warn
 from fedslim.cli.console.progress import compile_with_progress, reporter
 from fedslim.cli.console.saving import check_kind, check_place, write_columns
-from fedslim.errors import ParameterError
+from fedslim.errors import InputError, ParameterError
 from fedslim.format import count, number
 
-if TYPE_CHECKING:
-    from fedslim.data import TransactionDatabase
-    from fedslim.mdl.codetable import CodeTable
-    from fedslim.uses import Differences
-
 Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
-Out = Annotated[Path | None, option("FILE", "Write all rows to a .csv, .parquet or .json file.")]
+Out = Annotated[Path | None, option("FILE", "Write the whole result to a .csv, .parquet or .json file.")]
 Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
 
 
@@ -68,12 +66,13 @@ def score(
     used.write(columns)
     first = list(zip(*(column[:top].tolist() for column in columns.values()), strict=True))
     rows = [dict(zip(columns, row, strict=True)) for row in first]
-    shown = [(f"{rank:,}", f"{row:,}", *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
+    shown = [(rank, row, *(f"{x:.1f}" for x in bits)) for rank, row, *bits in first]
+    explain = shlex.join(["fedslim", "explain", str(model), data])
     print_result(
         json,
         {"table": str(model), "data": data, "rows": len(scores.bits), "top": rows, "out": used.saved},
         grid((*columns,), shown, right=5),
-        f"{count(len(scores.bits), 'row')}; see why with `fedslim explain --row N`",
+        f"{count(len(scores.bits), 'row')}; see why with `{explain} --row N`",
     )
 
 
@@ -119,12 +118,12 @@ def complete(
             first += len(chunk)
     each = [(cell.row, cell.column, value, bits) for cell in found for value, bits in cell.values]
     used.write({name: [row[k] for row in each] for k, name in enumerate(("row", "column", "value", "bits"))})
-    rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[: top or None]]
+    rows = [{"row": c.row, "column": c.column, "values": dict(c.values)} for c in found[:top]]
     shown = []
     for cell in found[:top]:
         (best, bits), *others = cell.values
         rest = ", ".join(f"{shown_label(value)} +{more - bits:.1f}" for value, more in others[:3])
-        shown.append((f"{cell.row:,}", f"{bits:.1f}", shown_label(cell.column), shown_label(best), rest))
+        shown.append((cell.row, f"{bits:.1f}", shown_label(cell.column), shown_label(best), rest))
     print_result(
         json,
         {"table": str(model), "data": data, "cells": len(found), "top": rows, "out": used.saved},
@@ -150,18 +149,13 @@ def rules(
     for r in plain:
         r["conviction"] = None if r["confidence"] == 1 else r["conviction"]  # JSON has no infinity
     used.write({name: [r[name] if k > 1 else "; ".join(r[name]) for r in plain] for k, name in enumerate(COLUMNS)})
-    shown = [
-        (
-            f"{r['support']:.4f}",
-            f"{r['confidence']:.3f}",
-            f"{r['lift']:.2f}",
-            f"{shown_items(r['antecedents'])} → {shown_items(r['consequents'])}",
-        )
-        for r in plain[:top]
-    ]
+    shown = []
+    for r in plain[:top]:
+        rule = " → ".join(shown_items(r[side]) for side in COLUMNS[:2])
+        shown.append((f"{r['support']:.4f}", f"{r['confidence']:.3f}", f"{r['lift']:.2f}", rule))
     print_result(
         json,
-        {"table": str(table), "rules": len(plain), "top": plain[: top or None], "out": used.saved},
+        {"table": str(table), "rules": len(plain), "top": plain[:top], "out": used.saved},
         grid(("support", "confidence", "lift", "if → then"), shown, right=3),
         count(len(plain), "rule"),
     )
@@ -193,15 +187,18 @@ def compare(
     if (other is None) == (by is None):
         raise ParameterError("give two things to compare, or one with --by COLUMN")
     if out is not None:
-        check_place(out)
+        _check_out(out, data, other)
     report = reporter(quiet=quiet)
     compile_with_progress(report, prepare)
     with report.stage(f"comparing {shown_label(data)}"), telling():
         a, b = _table_if(data), None if other is None else _table_if(other)
+        if new and (a is None or b is not None):
+            raise ParameterError("--new is for a code table and data; leave it out")
+        if a is not None:
+            _check_not_chosen(reading, data, by)
         if a is not None and b is not None:
             compared = [comparing.compare_tables(a, b, names=(data, str(other)), fdr=fdr)]
         elif a is not None and other is not None:
-            _check_not_chosen(reading)
             rows = replace(reading, source=other).rows()
             compared = [comparing.compare_site(a, rows, name=str(other), new=new, fdr=fdr)]
         elif b is not None:
@@ -213,17 +210,21 @@ def compare(
         from fedslim.data.atomic import write_whole
         from fedslim.report.page import comparison_page
 
-        write_whole(out, comparison_page(compared).encode())
+        about = [] if by is None else [f"Slices of {shown_label(data)} by {by}"]
+        write_whole(out, comparison_page(compared, *about).encode())
+    if a is not None and b is None and compared[0].rows_b == 0:
+        msg = "so there are no others to compare with; add --new if it was mined from other rows"
+        warn(f"{data} was mined from as many rows as {other} has, {msg}")
     records = [each.as_dict() for each in compared] if json else []
-    cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][: top or None]} for r in records]
+    cut = [{**r, "tested": len(r["rows"]), "rows": r["rows"][:top]} for r in records]
     print_result(json, {"comparisons": cut}, *(part for each in compared for part in _shown(each, top)))
 
 
 def _slices(
     reading: Reading, other: str | None, by: str | None
-) -> "tuple[Sequence[TransactionDatabase], Sequence[str]]":
+) -> "tuple[Sequence[fedslim.TransactionDatabase], Sequence[str]]":
     """Return two data sets over the same items, or the slices of one."""
-    from fedslim.data import TransactionDatabase, encode_together
+    from fedslim.data import encode_together
     from fedslim.data.encoding import encode_table
     from fedslim.schema import agree
     from fedslim.uses.cells import sliced
@@ -238,12 +239,26 @@ def _slices(
         agreed = agree(schema, sites)
         return encode_together([site.items(agreed) for site in sites], names)[0], names
     rows = [one.rows() for one in both]
-    if any(isinstance(own, TransactionDatabase) for own in rows):  # a table beside it has items only if it is long
+    if any(isinstance(own, fedslim.TransactionDatabase) for own in rows):  # a table beside it has items only if long
         for k, table in enumerate(rows):
-            if not isinstance(table, TransactionDatabase):
+            if not isinstance(table, fedslim.TransactionDatabase):
                 database, encoding = encode_table(table, **choices)
                 rows[k] = database if encoding.kind == "items" else table
+    else:
+        rows, choices = _without_left_out(rows, choices)
     return encode_together(rows, names, **choices)[0], names
+
+
+def _without_left_out(tables: list[Any], choices: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return tables without the columns that are left out and that only some have, and the choices for what remains."""
+    chosen, excluded = choices.get("columns"), choices.get("exclude") or ()
+    own = [set(table.names) for table in tables]
+    single = set.union(*own) - set.intersection(*own)
+    gone = {name for name in single if name in excluded or (chosen is not None and name not in chosen)}
+    if not gone:
+        return tables, choices
+    kept = [replace(one, columns=[column for column in one.columns if column.name not in gone]) for one in tables]
+    return kept, choices | {"exclude": [name for name in excluded if name not in gone] or None}
 
 
 def _sides(a: Reading, b: Reading) -> tuple[Reading, Reading]:
@@ -261,18 +276,11 @@ def _sides(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     return replace(a, **for_b), replace(b, **for_a)
 
 
-def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
+def _shown(compared: "uses.Differences", top: int) -> tuple[Any, str]:
     a, b = shown_label(compared.name_a), shown_label(compared.name_b)
-    rows = [
-        (
-            f"{row.count_a:,}",
-            f"{row.count_b:,}",
-            "∞" if row.ratio is None else f"{row.ratio:.2f}",
-            f"{row.q:.2g}",
-            shown_items(row.items),
-        )
-        for row in compared.found[:top]
-    ]
+    found = compared.found[:top]
+    ratios = ["∞" if row.ratio is None else f"{row.ratio:.2f}" for row in found]
+    rows = [(r.count_a, r.count_b, ratio, f"{r.q:.2g}", r.items) for r, ratio in zip(found, ratios, strict=True)]
     told = (
         f"{a} ({count(compared.rows_a, 'row')}) and {b} ({count(compared.rows_b, 'row')}): "
         f"dissimilarity {compared.dissimilarity:.3f}; {compared.counts} differs for {len(compared.found):,} of "
@@ -281,12 +289,19 @@ def _shown(compared: "Differences", top: int) -> tuple[Any, str]:
     return grid((f"in {a}", f"in {b}", "ratio", "q", "items"), rows, right=4), told
 
 
-def _check_not_chosen(reading: Reading) -> None:
-    """Refuse options that say what columns become, where a code table says that."""
-    for name in ("bins", "schema", *CHOICES[1:-1]):
-        if getattr(reading, name) is not None:
-            left_out = name.replace("_", "-")
-            raise ParameterError(f"the code table says how rows become items; leave out --{left_out}")
+def _check_not_chosen(reading: Reading, table: str, by: str | None) -> None:
+    """Refuse slices of a code table, and options that say what columns become, where the table says that."""
+    if by is not None:
+        raise ParameterError(f"{table} is a code table or a run, which has no rows to slice; give data with --by")
+    for name in reading.given(("bins", "schema", *CHOICES[1:-1])):
+        raise ParameterError(f"the code table says how rows become items; leave out --{name.replace('_', '-')}")
+
+
+def _check_out(out: Path, *sources: str | Path | None) -> None:
+    """Check that the output can be written and does not replace data, a code table or a run that it is made from."""
+    for source in (Path(source) for source in sources if source is not None):
+        for file in (source, source / CODE_TABLE, source / RUN):
+            check_place(out, besides=file, what="one of the inputs")
 
 
 class UsedTable:
@@ -295,26 +310,23 @@ class UsedTable:
     def __init__(self, table: Path, reading: Reading | None, out: Path | None, *, quiet: bool) -> None:
         if out is not None:
             check_kind(out)
-            check_place(out, besides=None if reading is None else reading.source)
+            _check_out(out, table, None if reading is None else reading.source)
         self._reading, self._out = reading, out
         self.saved = None if out is None else str(out)
         self.report = reporter(quiet=quiet)
         self.table = load_table(table)
         if reading is not None:
-            compile_with_progress(self.report, self._prepare)
+            from fedslim.uses.cells import rows_of
 
-    def _prepare(self) -> None:
-        from fedslim.uses.cells import rows_of
+            compile_with_progress(self.report, lambda: self.table.covering.bits(rows_of(self.table, [[]])))
 
-        self.table.covering.bits(rows_of(self.table, [[]]))
-
-    def chunks(self) -> "Iterator[TransactionDatabase]":
+    def chunks(self) -> "Iterator[fedslim.TransactionDatabase]":
         """Read the rows in chunks, as the items of the code table."""
         from fedslim.data.readers import chunks
 
         reading = self._reading
         assert reading is not None  # noqa: S101  # only `rules` has no data
-        how = {name: getattr(reading, name) for name in (*options.READING_A_TABLE, "folder", "long")}
+        how = reading.given((*options.READING_A_TABLE, "folder", "long"))
         pair = (reading.transaction_column, reading.item_column)
         known, seen = set(self.table.vocabulary), False
         for chunk in chunks(reading.source, self.table.encoding, pair=pair, **how):
@@ -323,11 +335,11 @@ class UsedTable:
         if not seen:
             warn("the code table knows no item of these data; check that it was mined from such data")
 
-    def whole(self) -> "TransactionDatabase":
+    def whole(self) -> "fedslim.TransactionDatabase":
         """Return all rows at once."""
-        from fedslim.data import TransactionDatabase, encode_together
+        from fedslim.data import encode_together
 
-        return TransactionDatabase.joined(
+        return fedslim.TransactionDatabase.joined(
             encode_together(list(self.chunks()))[0], name=str(self._reading and self._reading.source)
         )
 
@@ -337,19 +349,26 @@ class UsedTable:
             write_columns(columns, self._out)
 
 
-def load_table(path: Path) -> "CodeTable":
+def load_table(path: Path) -> "fedslim.CodeTable":
     """Load the code table of a file, of a run record, or of the folder of a run."""
-    from fedslim.mdl.codetable import CodeTable
     from fedslim.report.finding import find_records, is_record
 
     if path.is_dir() and (path / CODE_TABLE).is_file():
         path /= CODE_TABLE
     if path.is_dir() or is_record(path):
-        return find_records([path]).records[0].code_table
-    return CodeTable.load(path)
+        found = find_records([path])
+        if len(found.records) > 1:
+            raise InputError(
+                f"{path}: there are {len(found.records)} runs below this folder; name one, such as {found.files[0]}"
+            )
+        return found.records[0].code_table
+    return fedslim.CodeTable.load(path)
 
 
-def _table_if(name: str) -> "CodeTable | None":
+def _table_if(name: str) -> "fedslim.CodeTable | None":
     """Load a code table or run if the name is one; None for data."""
+    from fedslim.data.readers import parquet_files
+
     path = Path(name)
-    return load_table(path) if path.is_dir() or (path.suffix == ".json" and path.is_file()) else None
+    is_run = path.is_dir() and parquet_files(path) is None
+    return load_table(path) if is_run or (path.suffix == ".json" and path.is_file()) else None

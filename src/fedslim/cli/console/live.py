@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,11 +109,7 @@ class LiveReporter(Reporter):
                 look()
                 await asyncio.sleep(EVERY)
 
-        def ask_stop() -> None:
-            if stop is not None:
-                loop.call_soon_threadsafe(stop)
-
-        self.feed.begin(doing, None if stop is None else ask_stop, curve=curve)
+        self.feed.begin(doing, None if stop is None else partial(loop.call_soon_threadsafe, stop), curve=curve)
         task = asyncio.create_task(follow())
         try:
             yield
@@ -144,10 +141,6 @@ def server_watched_by(
     """Show a server's state on the live page, if there is one, inside the block."""
     if not isinstance(watched, LiveReporter):
         return contextlib.nullcontext()
-    return watched.following("serving", _look_at_server(watched, run), stop, curve=name)
-
-
-def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[], None]:
     from fedslim.federated.accounting import names_at_server
     from fedslim.format import brief
     from fedslim.mdl.driver import Stop
@@ -168,7 +161,7 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
         elapsed = session.elapsed(time.monotonic())
         waited = account.seconds - elapsed  # until all members had joined
         for step in account.history:
-            watched.feed.reach(max(0.0, step["seconds"] - waited), step["itemsets"], step["L_percent"])
+            watched.feed.reach(max(0.0, step.seconds - waited), step.itemsets, step.L_percent)
 
         def learn(progress: "Progress") -> None:
             # With rare itemsets to hide, nothing exact: see `Account`.
@@ -198,7 +191,7 @@ def _look_at_server(watched: LiveReporter, run: "DeployedServer") -> Callable[[]
             report = report or began()
             report()
 
-    return look
+    return watched.following("serving", look, stop, curve=name)
 
 
 def member_watched_by(

@@ -6,22 +6,19 @@ import io
 import logging
 import os
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING
 
 from fedslim.cli.console.output import Said
 from fedslim.data.atomic import PRIVATE
 from fedslim.errors import ParameterError
 from fedslim.format import printable
-
-if TYPE_CHECKING:
-    from fedslim.settings.federation_keys import Log
+from fedslim.settings.federation_keys import Log
 
 MAX_BYTES = 10_000_000
 OLD_FILES = 5  # number of old log files to keep (`run.log.1`, …), each of at most `MAX_BYTES`
 
 
 class PrivateFile(RotatingFileHandler):
-    """A rotating log file that only its owner can read."""
+    """A rotating log file that only its owner can read; each record is one line."""
 
     def _open(self) -> io.TextIOWrapper:
         def private(path: str, flags: int) -> int:
@@ -29,12 +26,8 @@ class PrivateFile(RotatingFileHandler):
 
         return open(self.baseFilename, "a", encoding="utf-8", opener=private)
 
-
-class OneLine(logging.Formatter):
-    """Formats a record as one line, escaped, as it may quote a peer; `say` does the same on stderr."""
-
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record as one line."""
+        """Format a record as one line, escaped, as it may quote a peer; `say` does the same on stderr."""
         return printable(super().format(record))
 
 
@@ -47,7 +40,7 @@ def set_up_logs(settings: Log) -> None:
         except OSError as error:
             msg = f"{settings.file}: the log file (log.file) cannot be written: {error.strerror}; name another file"
             raise ParameterError(msg) from error
-        file.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(file)
     logger = logging.getLogger("fedslim")
     for old in logger.handlers:

@@ -200,7 +200,7 @@ class Reading:
         if not is_source(self.source):
             check_is_data(self.source)
             return None
-        return read_table(self.source, **{name: getattr(self, name) for name in READING_A_TABLE})
+        return read_table(self.source, **self.given(READING_A_TABLE))
 
     def rows(self) -> "TransactionDatabase | EncodedTable":
         """Return the columns of a table, or the transactions of other data."""
@@ -226,20 +226,22 @@ class Reading:
         from fedslim import schema as agreed
 
         self._check_schema()
-        given: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__[1:]}
-        given["schema"] = None if self.schema is None else agreed.Schema.read(self.schema)
-        return {name: value for name, value in given.items() if value is not None}
+        given = self.given(self.__slots__[1:])
+        return given if self.schema is None else given | {"schema": agreed.Schema.read(self.schema)}
+
+    def given(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return those of the options that were given."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def choices(self) -> dict[str, Any]:
         """Return what was chosen about columns and their values."""
-        return {name: value for name in CHOICES if (value := getattr(self, name)) is not None}
+        return self.given(CHOICES)
 
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
-        said = ("bins", "transaction_column", "item_column", "columns", "exclude", "categorical", "numeric")
-        given = [name for name in (*said, "one_hot", "missing", "long") if getattr(self, name) is not None]
-        if self.schema is not None and given:
-            option = given[0].replace("_", "-")
+        replaced = self.given(("bins", "transaction_column", "item_column", *CHOICES[1:]))
+        if self.schema is not None and replaced:
+            option = next(iter(replaced)).replace("_", "-")
             raise ParameterError(f"--{option} does not go with --schema, which says that for all members; leave it out")
 
     def load(self) -> "TransactionDatabase":

@@ -10,19 +10,17 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fedslim import __version__
 from fedslim.errors import WriteError
-from fedslim.format import brief, count, number, printable, size
+from fedslim.format import brief, count, number, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from fedslim.mdl.codetable import CodeTable
-    from fedslim.toml.keys import SettingsFile
 
 Facts = Sequence[tuple[str, str]]
 
@@ -43,18 +41,6 @@ def shown_items(labels: Sequence[str]) -> str:
     """Format an itemset in one line, separated by commas, or by bars if a label has a comma."""
     between = " | " if any("," in label for label in labels) else ", "
     return between.join(map(shown_label, labels))
-
-
-def format_itemset(table: CodeTable, labels: tuple[str, ...]) -> str:
-    """Format an itemset with its items in the order of the table's vocabulary."""
-    place = {label: k for k, label in enumerate(table.vocabulary)}
-    return shown_items(sorted(labels, key=place.__getitem__))
-
-
-def shown_spread(supports: Sequence[int]) -> str:
-    """Format the supports of an itemset at many members: the smallest, the median, the largest."""
-    middle = float(median(supports))
-    return f"{min(supports):,} – {number(middle, 0 if middle.is_integer() else 1)} – {max(supports):,}"
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -136,21 +122,14 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def stdout_console() -> Console:
-    """Return a rich console on stdout without markup: labels may have [brackets], :colons: and numbers."""
+def rich_console(*, stderr: bool = False) -> Console:
+    """Return a rich console without markup: labels may have [brackets], :colons: and numbers."""
     from rich.console import Console
 
-    console = Console(markup=False, emoji=False, highlight=False)
-    if not is_terminal(sys.stdout):
+    console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not stderr and not is_terminal(sys.stdout):
         console.width = ENDLESS
     return console
-
-
-def stderr_console() -> Console:
-    """Return a rich console on stderr, for progress."""
-    from rich.console import Console
-
-    return Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -158,7 +137,7 @@ def stderr_console() -> Console:
 
 def print_rich(*parts: RenderableType | Facts | None) -> None:
     """Write texts, tables and lists of facts with blank lines between them; in plain text if not to a terminal."""
-    console = stdout_console()
+    console = rich_console()
     shown = [_summary(part) if isinstance(part, list) else part for part in parts if part is not None]
     with _writing(), console.capture() as captured:  # rich touches stdout even when capturing
         for place, part in enumerate(shown):
@@ -177,7 +156,7 @@ def print_result(as_json: bool, record: dict[str, Any], *parts: RenderableType |
         print_rich(*parts)
 
 
-def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: int, left: int = 0) -> Table | None:
+def grid(header: Sequence[str], rows: Iterable[Sequence[object]], *, right: int, left: int = 0) -> Table | None:
     """Return a table, unless it has no rows; columns from `left` to `right` are numbers, the last one may wrap."""
     from rich import box
     from rich.table import Table
@@ -188,8 +167,17 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: int, le
         last = place == len(header) - 1
         table.add_column(title, justify="right" if left <= place < right else "left", no_wrap=not last, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(_cell, row))
     return table if table.row_count else None
+
+
+def _cell(value: object) -> str:
+    """Format a whole number, an itemset or text for a table; None is a figure that is unknown."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, (tuple, list)):
+        return shown_items(value)
+    return "–" if value is None else printable(str(value))
 
 
 def _summary(facts: Facts) -> Table:
@@ -201,25 +189,6 @@ def _summary(facts: Facts) -> Table:
     for name, fact in facts:
         table.add_row(name, printable(fact))
     return table
-
-
-def key_facts(file: SettingsFile) -> Facts:
-    """Return the keys of a settings file with their values, and the default where that is another one."""
-    from fedslim.toml.values import spell
-
-    def shown(value: Any) -> str:
-        return "not set" if value is None else shown_label(spell(value))
-
-    return [
-        (key, shown(value) + (f" (default: {shown(default)})" if default not in (value, None) else ""))
-        for key, value, default in file.values()
-    ]
-
-
-def traffic_grid(rows: Iterable[tuple[str, int, int, int, str]]) -> Table | None:
-    """Return a table of messages: their direction, number, bytes sent and before compression, and kind."""
-    shown = [(way, f"{n:,}", size(sent), size(before), shown_label(kind)) for way, n, sent, before, kind in rows]
-    return grid(("direction", "messages", "sent", "before compression", "message"), shown, left=1, right=4)
 
 
 # -- code tables -------------------------------------------------------------------------------------------------------
@@ -264,9 +233,7 @@ def print_code_table(
         table = replace(table, vocabulary=names)
     c = table.compression
     digits = 0 if c.before.total >= MANY_BITS else 1
-    rows = [
-        (number(e.bits_saved, digits), f"{e.usage:,}", f"{e.support:,}", shown_items(e.labels)) for e in table.top(top)
-    ]
+    rows = [(number(e.bits_saved, digits), e.usage, e.support, e.labels) for e in table.top(top)]
     shown = f", {len(rows):,} shown" if len(rows) < len(table) else ""
     total, data, model = (
         f"{number(getattr(c.before, part), digits)} → {number(getattr(c.after, part), digits)}"

@@ -25,8 +25,7 @@ def for_new_key(file: Path | None, *, ask: bool) -> str | None:
     """Return the passphrase for a new key; None for a key without one."""
     from fedslim.trust.keys import checked_passphrase
 
-    given = _read_given(file)
-    if given is not None:
+    if (given := _read_given(file)) is not None:
         return checked_passphrase(given)
     if not ask:
         return None
@@ -42,8 +41,7 @@ def for_key(key: Path, file: Path | None) -> str | None:
 
     if not has_passphrase(key):
         return None
-    found = _read_given(file)
-    return _ask(f"Passphrase of {key}: ") if found is None else found
+    return _read_given(file) or _ask(f"Passphrase of {key}: ")
 
 
 def _read_given(file: Path | None) -> str | None:

@@ -16,8 +16,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from fedslim.cli.console.output import is_terminal, say, shown_label, stderr_console
-from fedslim.format import count, duration, number
+from fedslim.cli.console.output import is_terminal, rich_console, say, shown_label
+from fedslim.format import count, duration, number, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedslim.cli.console.options import Reading
     from fedslim.mdl.driver import Progress, Stop
     from fedslim.mdl.mining import Mined
+    from fedslim.network.traffic import Communication
     from fedslim.report.view import ReportView
 
 OnProgress = Callable[..., None]  # takes the progress, and optionally further phrases
@@ -35,15 +36,6 @@ FIRST_LINE, SHORTEST_PAUSE, MAX_PAUSE = 5.0, 10.0, 600.0
 
 RATE_SPAN = 10.0  # seconds over which the rate is averaged: it falls as the table grows, and the current one matters
 MANY_A_SECOND = 10
-
-ENDINGS = {
-    "converged": "converged",
-    "out of time": "out of time",
-    "out of rounds": "out of rounds",
-    "interrupted": "stopped by Ctrl-C",
-    "member lost": "a member was lost",
-}
-"""How a run ended, in words for people."""
 
 PREPARING = "preparing the engine"
 FIRST_USE = f"{PREPARING}, once for this installation (10 to 20 s)"
@@ -63,7 +55,7 @@ def reporter(*, quiet: bool) -> Reporter:
         return Reporter()
     if not is_terminal(sys.stderr):
         return Plain()
-    console = stderr_console()
+    console = rich_console(stderr=True)
     return Plain() if console.is_dumb_terminal else Lively(console)
 
 
@@ -114,7 +106,7 @@ class Plain(Reporter):
             facts.learn(progress, aside)
             if progress.seconds >= due:
                 due = progress.seconds + min(max(SHORTEST_PAUSE, progress.seconds / 2), MAX_PAUSE)
-                parts = [duration(progress.seconds), *facts.policy(), *facts.found(), *facts.aside, *facts.outlook()]
+                parts = [duration(progress.seconds), *facts.policy, *facts.found, *facts.aside, *facts.outlook]
                 say(f"fedslim: {doing} {shown_label(name)}: {', '.join(parts)}")
 
         yield on_progress
@@ -146,7 +138,7 @@ class Lively(Reporter):
 
         def drawn() -> Group:
             """Return the current lines: the clock advances between two reports of the search."""
-            head = [f"{doing} {shown_label(name)}", duration(stop.seconds), *facts.policy()]
+            head = [f"{doing} {shown_label(name)}", duration(stop.seconds), *facts.policy]
             spinner.update(text=Text(" · ".join(head)))
             hint = Text(STOPPING, style="yellow") if stop.asked else Text(HINT, style="dim")
             lines = [Text(" · ".join(part)) for part in facts.lines()]
@@ -160,59 +152,41 @@ class Lively(Reporter):
 
 
 class ProgressFacts:
-    """The progress of a run, as phrases."""
+    """The latest report of a run as phrases; there are none before the first report."""
 
     def __init__(self) -> None:
+        self.policy: list[str] = []  # the current greedy search, if there are several, or the local search after them
+        self.found: list[str] = []  # so far, and how fast
         self.aside: Sequence[str] = ()
-        self._last: Progress | None = None
+        self.outlook: list[str] = []  # the gain of the best candidate, and the remaining time
         self._recent: deque[tuple[float, int]] = deque()
+        self._search = 1
 
-    def learn(self, progress: Progress, aside: Sequence[str] = ()) -> None:
-        """Store a report, and further phrases to show with it."""
-        self.aside = aside
-        if self._last is not None and self._last.policy != progress.policy:
-            self._recent.clear()  # each policy starts with an empty table
-        self._recent.append((progress.seconds, progress.accepted))
-        while self._recent[0][0] < progress.seconds - RATE_SPAN:
+    def learn(self, now: Progress, aside: Sequence[str] = ()) -> None:
+        """Put a report into phrases; `aside` are further ones to show with it."""
+        if now.policy != self._search:
+            self._recent.clear()  # each search starts with an empty table
+        self._recent.append((now.seconds, now.accepted))
+        while self._recent[0][0] < now.seconds - RATE_SPAN:
             self._recent.popleft()
-        self._last = progress
-
-    def policy(self) -> list[str]:
-        """Return the current one of several greedy searches, or how far the local search is that follows them."""
-        now = self._last
-        if now is None or now.policies == 1:
-            return []
-        return [count(now.iterations, "iteration") if now.iterations else f"search {now.policy} of {now.policies}"]
-
-    def found(self) -> list[str]:
-        """Return what has been found so far, and how fast."""
-        now = self._last
-        if now is None:
-            return []
-        rate = self._rate()
-        return [
+        start, before = self._recent[0]
+        rate = (now.accepted - before) / (now.seconds - start) if now.seconds > start else 0.0
+        search = count(now.iterations, "iteration") if now.iterations else f"search {now.policy} of {now.policies}"
+        self._search, self.policy, self.aside = now.policy, [search] if now.policies > 1 else [], aside
+        self.found = [
             count(now.itemsets, "itemset"),
             *([f"{number(rate, 0 if rate >= MANY_A_SECOND else 1)} per second"] if rate else []),
             f"{count(now.candidates, 'candidate')} tried",
             f"L% {now.percent:.2f}",
             *([f"best L% {now.best:.2f}"] if now.best is not None and now.best < now.percent else []),
         ]
-
-    def outlook(self) -> list[str]:
-        """Return the gain of the best candidate, and the remaining time."""
-        now = self._last
-        if now is None:
-            return []
         best = [f"best candidate now {number(now.best_gain, 1)} bits"] if math.isfinite(now.best_gain) else []
-        return best if now.remaining is None else [*best, f"about {duration(max(now.remaining, 1.0))} to go"]
+        left = [] if now.remaining is None else [f"about {duration(max(now.remaining, 1.0))} to go"]
+        self.outlook = best + left
 
     def lines(self) -> list[Sequence[str]]:
         """Return the lines to show below the name."""
-        return [line for line in (self.found(), self.aside, self.outlook()) if line]
-
-    def _rate(self) -> float:
-        (start, before), (end, after) = self._recent[0], self._recent[-1]
-        return (after - before) / (end - start) if end > start else 0.0
+        return [line for line in (self.found, self.aside, self.outlook) if line]
 
 
 # -- steps of mining commands ------------------------------------------------------------------------------------------
@@ -228,7 +202,7 @@ def read_and_prepare(reading: Reading, report: Reporter, load: Callable[[], Any]
     return database
 
 
-def compile_with_progress(report: Reporter, prepare: Callable[[], None]) -> None:
+def compile_with_progress(report: Reporter, prepare: Callable[[], object]) -> None:
     """Compile kernels, and show it if there is something to compile; in a log, only the first compilation."""
     from fedslim._jit import at_first_compilation, kernels_are_kept
 
@@ -269,6 +243,13 @@ def mined_with_progress(
 
         silent = show is None and steps is None
         return mine(database, stop=stop, on_progress=None if silent else on_progress, **how)
+
+
+def traffic_too(show: OnProgress) -> Callable[[Progress, Communication], None]:
+    """Return what shows the progress of a federation, with its rounds and bytes."""
+    return lambda progress, traffic: show(
+        progress, [count(traffic.rounds, "round"), f"{size(traffic.bytes_total)} sent"]
+    )
 
 
 # -- Ctrl-C while kernels are compiled --------------------------------------------------------------------------------

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 AT_A_TIME = 100_000  # rows that are formatted at once
 
 
-def check_place(path: Path, *, besides: str | Path | None = None, what: str = "the data") -> None:
+def check_place(
+    path: Path, *, besides: str | Path | None = None, what: str = "the data", option: str = "--out"
+) -> None:
     """Check that a file can be written there, and that it would not replace `besides`, which it is made from."""
     try:
         problem = _problem(path, besides, what)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}); name another file"
     if problem:
-        raise InputError(f"--out {path}: {problem}")
+        raise InputError(f"{option} {path}: {problem}")
 
 
 def _problem(path: Path, besides: str | Path | None, what: str) -> str | None:

@@ -3,12 +3,14 @@
 Passing forty arrays to a kernel takes five microseconds for unpacking Python objects, longer than many questions take
 to answer. So a state writes the addresses of its arrays into a table once, one row for each array, and these kernels
 read them from there. Only `ArrayTable` writes the table, and it keeps the arrays alive.
+
+The transactions may come from several databases, in which they are counted apart.
 """
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numba import types
@@ -17,9 +19,12 @@ from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
 from fedslim._jit import inlined, inner, njit
-from fedslim.mdl.kernels import counting, insertion, removal
+from fedslim.mdl.kernels import counting, cover, insertion, removal
 from fedslim.mdl.kernels.arrays import Covers, Elements, Lists, State, Vertical, Work
 from fedslim.mdl.kernels.cover import NONE
+
+if TYPE_CHECKING:
+    from fedslim.mdl.questions import Changes
 
 COLUMNS = 3
 """Numbers in a row: the address of an array, its length, and how many columns it has. A flag has only the first."""
@@ -130,15 +135,46 @@ def _state(table: np.ndarray) -> State:
     return State(_elements(table), _lists(table), _covers(table), _work(table))
 
 
+@inlined
+def _reset(n_touched: int, work: Work) -> None:
+    for k in range(n_touched):
+        work.lost[work.touched[k]] = work.won[work.touched[k]] = 0
+
+
 @inner
-def _hand_over(n_touched: int, work: Work) -> None:
-    """Copy the counts of the touched slots to `lost_of` and `won_of`, and reset them for the next trial."""
+def _hand_over(
+    n_touched: int,
+    begin: int,
+    ends: np.ndarray,
+    slots: np.ndarray,
+    lost: np.ndarray,
+    won: np.ndarray,
+    covers: Covers,
+    work: Work,
+) -> int:
+    """Write the touched slots and their counts from `begin` on, and reset them for the next trial; return the new end.
+
+    Those of database p end at ends[p].
+    """
+    parts, capacity = len(ends), len(covers.usage)
+    for p in range(parts):
+        ends[p] = 0
+    if parts > 1:
+        for k in range(n_touched):
+            ends[work.touched[k] // capacity] += 1
+    end = begin
+    for p in range(parts):  # where those of p begin, which moves on to where they end
+        n = ends[p]
+        ends[p] = end
+        end += n
     for k in range(n_touched):
         s = np.int64(work.touched[k])
-        work.lost_of[k] = work.lost[s]
-        work.won_of[k] = work.won[s]
-        work.lost[s] = 0
-        work.won[s] = 0
+        p = s // capacity if parts > 1 else NONE
+        place = ends[p]
+        slots[place], lost[place], won[place] = s - p * capacity, work.lost[s], work.won[s]
+        ends[p] += 1
+    _reset(n_touched, work)
+    return begin + n_touched
 
 
 @njit
@@ -155,95 +191,121 @@ def take_from_lists(table: np.ndarray, z: int) -> None:
 
 @njit
 def co_usages(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, slots: np.ndarray, counts: np.ndarray) -> int:
-    """Count the co-usages of several elements; the entries of row r end at ends[r].
+    """Count the co-usages of several elements: those of xs[r] in database p of n end at ends[r * n + p].
 
     Return how many rows there was room for.
     """
     covers, work = _covers(table), _work(table)
-    end = NONE
+    end, n = NONE, work.group_count.shape[1]
     for r in range(len(xs)):
         if end + min(len(work.touched), covers.usage[xs[r]] * len(work.free)) > len(slots):
             return r
-        n = counting.co_usage(np.int64(xs[r]), covers, work)
-        for k in range(n):
-            slots[end + k] = work.touched[k]
-            counts[end + k] = work.row[k]
-        end += n
-        ends[r] = end
+        n_touched = counting.co_usage(np.int64(xs[r]), covers, work)
+        # Nothing is lost, so one array serves both counts.
+        end = _hand_over(n_touched, end, ends[r * n : r * n + n], slots, counts, counts, covers, work)
     return len(xs)
 
 
 @njit
-def try_insert(table: np.ndarray, z: int) -> int:
-    """See `insertion.try_insert`; `lost_of` and `won_of` get the counts of the touched slots."""
-    state = _state(table)
-    n_touched = insertion.try_insert(z, _vertical(table), state)
-    _hand_over(n_touched, state.work)
-    return n_touched
+def entries(table: np.ndarray, xs: np.ndarray, ends: np.ndarray, others: np.ndarray, found: np.ndarray) -> None:
+    """Count the co-usages of xs[r] with the others before ends[r]; `found` has a row for each database."""
+    covers, work = _covers(table), _work(table)
+    k, capacity = NONE, len(covers.usage)
+    for r in range(len(xs)):
+        n_touched = counting.co_usage(np.int64(xs[r]), covers, work)
+        while k < ends[r]:
+            for p in range(len(found)):
+                found[p, k] = work.won[p * capacity + others[k]]
+            k += 1
+        _reset(n_touched, work)
 
 
 @njit
-def try_removals(
-    table: np.ndarray, zs: np.ndarray, ends: np.ndarray, slots: np.ndarray, lost: np.ndarray, won: np.ndarray
-) -> int:
-    """See `removal.try_remove`, for several elements: the touched slots of zs[r] and their counts end at ends[r].
+def try_insert(table: np.ndarray, z: int, room: Changes) -> None:
+    """See `insertion.try_insert`; what `z` touches in database p goes into the room for trial p."""
+    state = _state(table)
+    n_touched = insertion.try_insert(z, _vertical(table), state)
+    _, slots, lost, won = room
+    own = room.ends[: state.work.group_count.shape[1]]
+    _hand_over(n_touched, NONE, own, slots, lost, won, state.covers, state.work)
+
+
+@njit
+def try_removals(table: np.ndarray, zs: np.ndarray, room: Changes) -> int:
+    """See `removal.try_remove`, for several elements: what zs[r] touches in database p of n is trial r * n + p.
 
     Return how many elements there was room for.
     """
-    state, work = _state(table), _work(table)
-    end = NONE
+    state, (ends, slots, lost, won) = _state(table), room
+    end, n = NONE, state.work.group_count.shape[1]
     for r in range(len(zs)):
-        if end + len(work.touched) > len(slots):
+        if end + len(state.work.touched) > len(slots):
             return r
         n_touched = removal.try_remove(np.int64(zs[r]), state)
-        for k in range(n_touched):
-            s = np.int64(work.touched[k])
-            slots[end + k], lost[end + k], won[end + k] = s, work.lost[s], work.won[s]
-            work.lost[s] = work.won[s] = 0
-        end += n_touched
-        ends[r] = end
+        own = ends[r * n : r * n + n]
+        end = _hand_over(n_touched, end, own, slots, lost, won, state.covers, state.work)
     return len(zs)
 
 
 @inlined
-def _make_room(slots: np.ndarray, won: np.ndarray, covers: Covers) -> bool:
+def _make_room(changes: Changes, covers: Covers, work: Work) -> bool:
     """Make room for every transaction list that will grow; return False, and do nothing, if the pool is too small."""
-    wanted = NONE
+    n_touched = wanted = NONE
+    slots, won = changes.slots, changes.won
     for k in range(len(slots)):
-        length = covers.usage[slots[k]] + won[k]
-        if length > covers.room[slots[k]]:
+        if won[k] > 0:
+            n_touched = cover.touch(np.int64(slots[k]), n_touched, work)
+            work.won[slots[k]] += won[k]
+    for k in range(n_touched):
+        s = np.int64(work.touched[k])
+        length = covers.usage[s] + work.won[s]
+        if length > covers.room[s]:
             wanted += length + length // 4 + 8
-    if covers.pool_end[0] + wanted > len(covers.tids):
+    enough = covers.pool_end[0] + wanted <= len(covers.tids)
+    for k in range(n_touched):
+        s = np.int64(work.touched[k])
+        length = covers.usage[s] + work.won[s]
+        if enough and length > covers.room[s]:
+            begin, end = covers.tid_start[s], covers.pool_end[0]
+            for j in range(covers.usage[s]):
+                covers.tids[end + j] = covers.tids[begin + j]
+            covers.tid_start[s] = end
+            covers.room[s] = length + length // 4 + 8
+            covers.pool_end[0] = end + covers.room[s]
+    _reset(n_touched, work)
+    return enough
+
+
+@inlined
+def _count_apart(changes: Changes, usages: np.ndarray) -> None:
+    """Correct the usages in each database, where there are several."""
+    k = NONE
+    for p in range(usages.shape[1]):
+        while k < changes.ends[p]:
+            usages[changes.slots[k], p] += changes.won[k] - changes.lost[k]
+            k += 1
+
+
+@njit
+def insert(table: np.ndarray, z: int, stamp: int, changes: Changes, usages: np.ndarray) -> bool:
+    """See `insertion.insert`; return False, and do nothing, if the pool has too little room for what the trial found.
+
+    `usages` has a column for each database, but none if there is only one.
+    """
+    state = _state(table)
+    if not _make_room(changes, state.covers, state.work):
         return False
-    if wanted > 0:
-        for k in range(len(slots)):
-            s = np.int64(slots[k])
-            length = covers.usage[s] + won[k]
-            if length > covers.room[s]:
-                begin, end = covers.tid_start[s], covers.pool_end[0]
-                for j in range(covers.usage[s]):
-                    covers.tids[end + j] = covers.tids[begin + j]
-                covers.tid_start[s] = end
-                covers.room[s] = length + length // 4 + 8
-                covers.pool_end[0] = end + covers.room[s]
+    _reset(insertion.insert(z, stamp, state), state.work)
+    _count_apart(changes, usages)
     return True
 
 
 @njit
-def insert(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> bool:
-    """See `insertion.insert`; return False, and do nothing, if the pool has too little room."""
+def remove(table: np.ndarray, z: int, stamp: int, changes: Changes, usages: np.ndarray) -> bool:
+    """See `removal.remove`, and `insert` for the rest."""
     state = _state(table)
-    if not _make_room(slots, won, state.covers):
+    if not _make_room(changes, state.covers, state.work):
         return False
-    _hand_over(insertion.insert(z, stamp, state), state.work)
-    return True
-
-
-@njit
-def remove(table: np.ndarray, z: int, stamp: int, slots: np.ndarray, won: np.ndarray) -> bool:
-    """See `removal.remove`; return False, and do nothing, if the pool has too little room."""
-    state = _state(table)
-    if not _make_room(slots, won, state.covers):
-        return False
-    _hand_over(removal.remove(z, stamp, state), state.work)
+    _reset(removal.remove(z, stamp, state), state.work)
+    _count_apart(changes, usages)
     return True

@@ -36,6 +36,9 @@ NO_ELEMENT = -1
 GROUP_PLACES = 4096
 """The size of the hash table of groups: small enough to stay in the cache, emptied when it is half full."""
 
+PLAIN = GROUP_PLACES
+"""Behind the places of groups: the transactions in which only elements within an itemset replace it."""
+
 # Each annotation has numba's type for the field and, where it is constant, the number of columns: see `array_table.py`.
 Flag = Annotated[bool, types.boolean]
 UInt8s = Annotated[NDArray[np.uint8], types.uint8[::1]]
@@ -45,6 +48,7 @@ Float64s = Annotated[NDArray[np.float64], types.float64[::1]]
 UInt64s = Annotated[NDArray[np.uint64], types.uint64[::1]]
 Bitmaps = Annotated[NDArray[np.uint64], types.uint64[:, ::1]]
 PairCounts = Annotated[NDArray[np.int32], types.int32[:, ::1]]
+PartCounts = Annotated[NDArray[np.int64], types.int64[:, ::1]]
 Masks = Annotated[NDArray[np.uint64], types.uint64[:, ::1], WORDS]
 
 
@@ -82,7 +86,7 @@ class Lists(NamedTuple):
 
 
 class Covers(NamedTuple):
-    """The cover of every transaction of one database, and the transactions that use each element."""
+    """The cover of every transaction, and the transactions that use each element."""
 
     start: Int64s  # where the cover of transaction t is kept in `slots`
     slots: Int32s  # the length of the cover, then its slots in no particular order
@@ -91,8 +95,12 @@ class Covers(NamedTuple):
     usage: Int64s  # for each slot, how long its list is …
     room: Int64s  # … and how long it may become where it is
     changed: Int32s  # for each transaction, the last commit that changed its cover
+    part: Int32s  # for each transaction, the number of the database that it comes from; empty if there is only one
     pool_end: Int64s  # one number: where the free part of the pool begins
     pairs: PairCounts  # the co-usage of any two elements, and zeros for an element with itself; empty if not kept
+    hits: Int32s  # the transactions that use the itemset on trial
+    pair: Int64s  # for each of them: the places of the two elements that it replaces exactly; 0 if it is not so simple
+    n_hits: Int64s  # one number: the length of `hits`
 
 
 class Vertical(NamedTuple):
@@ -105,12 +113,14 @@ class Vertical(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch memory. Between calls `marked` is zero, and `lost` and `won` are zero except for the `touched` slots."""
+    """Scratch memory. Between calls `marked` is zero, and `lost` and `won` are zero except for the `touched` slots.
+
+    Of several databases, each has `lost` and `won` of its own, one after the other, and so has a group.
+    """
 
     lost: Int64s  # for each slot: covers that lost it
     won: Int64s  # for each slot: covers that won it
-    touched: Int32s  # the slots where `lost` or `won` is not zero
-    row: Int64s  # the co-usages of the slots in `touched`
+    touched: Int32s  # where `lost` or `won` is not zero
     marked: UInt8s  # for each item: whether the itemset on trial contains it
     probes: Int64s  # bitmaps in which a transaction must be to use the itemset on trial
     kept: Int32s  # of one transaction: elements that stay in its cover in any case
@@ -120,20 +130,15 @@ class Work(NamedTuple):
     before: Int32s  # of one transaction: its cover before the change
     present: UInt8s  # for each slot: whether it is in a cover; zero between calls
     fitting: Int32s  # elements that may be newly used, in cover order
-    hits: Int32s  # the transactions that use the itemset on trial
-    pair: Int64s  # for each of them: the places of the two elements that it replaces exactly; 0 if it is not so simple
     group_hash: UInt64s  # an open hash table of groups of transactions, see `_group`
     group_tid: Int32s  # the first transaction of the group, NO_GROUP for an empty place
-    group_count: Int64s
+    group_count: PartCounts  # for each place and database, how many of its transactions are in the group
     groups: Int32s  # the places in use
     inside: Int32s  # elements within the one on trial for removal, in cover order
     bucket: Int32s  # for each item: the first element of a list, NO_ELEMENT for none …
     chain: Int32s  # … and for each slot the next one
     free_mask: UInt64s  # mask of the free items
     available: UInt64s  # mask of the free items and those of elements that may still break
-    lost_of: Int64s  # for each of `touched`: the counts of a trial
-    won_of: Int64s
-    n_hits: Int64s  # one number: the length of `hits`
 
 
 class State(NamedTuple):
@@ -151,18 +156,26 @@ def empty_lists(n_items: int, supports: NDArray[np.int64]) -> Lists:
     return lists._replace(support=supports)
 
 
-def empty_work(capacity: int, database: TransactionDatabase) -> Work:
-    """Return scratch memory for a table with `capacity` slots and the transactions of this database."""
+def empty_work(capacity: int, database: TransactionDatabase, parts: int = 1) -> Work:
+    """Return scratch memory for a table with `capacity` slots and these transactions, which come in some parts."""
     longest = int(database.lengths.max(initial=0)) + 1
-    lengths = {"free_mask": WORDS, "available": WORDS, "n_hits": 1}
+    lengths = {"free_mask": WORDS, "available": WORDS, "group_count": 0}
     lengths |= dict.fromkeys(("marked", "probes", "bucket"), database.n_items)
     lengths |= dict.fromkeys(("kept", "alive", "broken", "free", "before"), longest)
-    lengths |= dict.fromkeys(("hits", "pair"), database.transactions)
-    lengths |= dict.fromkeys(("group_hash", "group_tid", "group_count", "groups"), GROUP_PLACES)
+    lengths |= dict.fromkeys(("group_hash", "group_tid", "groups"), GROUP_PLACES)
     work: Work = zeros(Work, capacity, **lengths)
     work.group_tid[:] = NO_GROUP
     work.bucket[:] = NO_ELEMENT
-    return work
+    return enlarge(work._replace(group_count=np.zeros((GROUP_PLACES + 1, parts), np.int64)), capacity)
+
+
+def enlarge(work: Work, capacity: int) -> Work:
+    """Return scratch memory for a table with so many slots."""
+    parts = work.group_count.shape[1]
+    apart = capacity if parts == 1 else capacity * (parts + 1)  # the counts of a group come behind those of all parts
+    lengths = dict.fromkeys(("present", "fitting", "inside", "chain"), capacity)
+    lengths |= dict.fromkeys(("lost", "won", "touched"), apart)
+    return work._replace(**{name: lengthen(getattr(work, name), length) for name, length in lengths.items()})
 
 
 def lengthen(array: NDArray[Scalar], length: int, fill: float = 0) -> NDArray[Scalar]:

@@ -7,14 +7,17 @@ of an element at once. docs/explanation/decisions/pair-bounds.md has the proofs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS
-from fedslim.mdl.kernels.ranking import PairRows, TableFacts, Totals, belongs, estimate
+from fedslim.mdl.kernels.ranking import Known, PairRows, TableFacts, Totals, add_row, belongs, estimate
+
+if TYPE_CHECKING:
+    from fedslim.mdl.questions import Change
 
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
@@ -26,10 +29,14 @@ INEXACT if it is only a bound."""
 IN_CHUNK, LENGTH, NEXT, CHUNK = (np.int64(column) for column in (14, 14, 15, 16))
 """A chunk of a list has up to 14 places of pairs, their number, and the next chunk: as much as a line of the cache."""
 
+PURE = 3
+"""A pure change touches a new element and its two parents."""
+
 NONE, FORGOTTEN = np.int32(-1), np.int32(-2)
 """Instead of a place: there is no pair, or there were pairs until the element left the table."""
 
-ASKED, EXACT = np.uint8(1), np.uint8(2)
+ASK, IF_ENOUGH, AS_IT_IS = (np.int64(purpose) for purpose in range(3))
+"""Why a row is planned: to ask for what matters; to store it if nothing has to be asked for; to store it anyway."""
 
 
 class PairStore(NamedTuple):
@@ -40,16 +47,41 @@ class PairStore(NamedTuple):
     used: NDArray[np.int64]  # how many cells and chunks are in use
     first: NDArray[np.int32]  # for each birth, the first chunk of the list of its pairs
     slot: NDArray[np.int32]  # for each birth, its slot
-    at: NDArray[np.int32]  # scratch memory: for two elements, where their pairs with each slot are
+    at: NDArray[np.int32]  # scratch memory: for two elements, where their pairs with each slot are, and what is …
+    seen: NDArray[np.int32]  # … stored there, MOST and STAMP
+    bounds: NDArray[np.int64]  # scratch memory: bounds of these pairs, negative if they are not the counts themselves
     slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
     dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
     complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
     mask: NDArray[np.uint64]  # the items of each element, one bit for each; empty if there are too many items
 
 
+class BoundedRows(NamedTuple):
+    """Pairs of some elements with bounds of their counts: those of slots[r] end at ends[r], in ascending order."""
+
+    slots: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    others: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+
+class Fetched(NamedTuple):
+    """Counts of pairs of some elements, in the same form, asked for in case that new elements stay.
+
+    A count above its `room` spoils the others in the same word.
+    """
+
+    slots: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    others: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    room: NDArray[np.int64]
+    word: NDArray[np.int64]
+
+
 @inner
 def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
-    """Write into at[k] where the pairs of an element are, by slot."""
+    """Write into at[k] where the pairs of an element are, by slot, and into seen[k] what is stored there."""
     birth = facts.birth[x]
     for y in range(limit):
         store.at[k, y] = NONE
@@ -62,7 +94,28 @@ def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> Non
             y = store.slot[other]
             if facts.birth[y] == other:
                 store.at[k, y] = place
+                store.seen[k, 0, y], store.seen[k, 1, y] = store.cells[place, MOST], store.cells[place, STAMP]
         chunk = np.int64(store.chunks[chunk, NEXT])
+
+
+@inner
+def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
+    """Write bounds of the co-usages of an element into bounds[k], by slot; `bound` reads them.
+
+    This loop has no branches, most of which the processor would predict wrongly.
+    """
+    find(x, k, limit, store, facts)
+    at, most, stamp, bounds = store.at[k], store.seen[k, 0], store.seen[k, 1], store.bounds[k]
+    own_slack, own_usage, own_complete = store.slack[x], facts.usage[x], store.complete[x]
+    own_dirty = max(store.dirty[x], np.int64(0))
+    for i in range(limit):
+        y = np.uintp(i)  # an index without a sign need not be checked
+        slack, uses = own_slack + store.slack[y], min(own_usage, facts.usage[y])
+        stored = at[y] >= 0
+        unseen = slack if own_complete | store.complete[y] else uses
+        known = max(min(most[y] + slack if stored else unseen, uses), np.int64(0))
+        exact = stored & (np.int64(stamp[y]) >= max(own_dirty, store.dirty[y]))
+        bounds[y] = known if exact else -known
 
 
 @inlined
@@ -111,25 +164,26 @@ def _is_exact(place: int, a: int, b: int, store: PairStore) -> bool:
 
 
 @inner
-def _bound(a: int, b: int, place: int, uses: int, store: PairStore) -> tuple[int, bool]:
-    """Return a bound of a pair's co-usage, and whether it is the count itself; `uses` is a bound by the usages."""
+def _bound(a: int, b: int, place: int, uses: int, store: PairStore) -> int:
+    """Return a bound of a pair's co-usage; `uses` is a bound by the usages."""
     slack = store.slack[a] + store.slack[b]
     if place >= 0:
         count = store.cells[place, MOST] + slack
         if _is_exact(place, a, b, store):
-            return min(max(count, np.int64(0)), uses), True  # as it is, unless a member of a federation lies
+            return min(max(count, np.int64(0)), uses)  # as it is, unless a member of a federation lies
         uses = min(uses, count)
     elif store.complete[a] == 1 or store.complete[b] == 1:
         uses = min(uses, slack)
-    if uses > 0 and _overlap(a, b, store):
-        uses = np.int64(0)
-    return uses, uses == 0
+    return np.int64(0) if uses > 0 and _overlap(a, b, store) else uses
 
 
 @inlined
-def bound(k: int, a: int, b: int, store: PairStore, facts: TableFacts) -> tuple[int, bool]:
-    """The same, if at[k] has the pairs of `a`."""
-    return _bound(a, b, np.int64(store.at[k, b]), min(facts.usage[a], facts.usage[b]), store)
+def bound(k: int, a: int, b: int, store: PairStore) -> tuple[int, bool]:
+    """Return a bound of a pair's co-usage, and whether it is the count itself, if bounds[k] has the pairs of `a`."""
+    most = store.bounds[k, b]
+    if most < 0 and not _overlap(a, b, store):
+        return -most, False
+    return max(most, np.int64(0)), True
 
 
 @inlined
@@ -146,66 +200,168 @@ def best_gain(x: int, y: int, most: int, enough: float, facts: TableFacts, now: 
     # Estimates are sums of terms as large as U·log2 U, each rounded a dozen times.
     rounding = 2.0**-44 * (1.0 + now.total_log)
     gain = estimate(x, y, most, facts, now) + rounding
-    if gain < enough:
+    if gain < enough and most > 1:
         gain = max(gain, estimate(x, y, np.int64(1), facts, now) + rounding)
-        if most > 1:
-            more = max(estimate(x, y, np.int64(2), facts, now), estimate(x, y, most - 1, facts, now))
-            gain = max(gain, more + rounding)
+        if most > 2:
+            gain = max(gain, estimate(x, y, np.int64(2), facts, now) + rounding)
+        if most > 3:
+            gain = max(gain, estimate(x, y, most - 1, facts, now) + rounding)
     return gain
 
 
-@njit
-def plan_row(
+@inner
+def _plan(
     x: int,
     limit: int,
     threshold: float,
-    known_only: bool,
+    purpose: int,
     others: np.ndarray,
     counts: np.ndarray,
-    kinds: np.ndarray,
+    begin: int,
     store: PairStore,
     rows: PairRows,
     facts: TableFacts,
     now: Totals,
 ) -> tuple[int, int, float]:
-    """Say for each pair that belongs to a row whether its count is known, must be asked for, or cannot matter.
+    """Collect pairs of a row from others[begin] on: those to ASK for, or else those whose counts are known.
 
-    Return the number of pairs, and the largest bound and gain of those that are left out. With `known_only` return -1
-    pairs if one must be asked for.
+    Return where they end, and the largest bound and gain of those left out; NONE for the end if only a row that lacks
+    nothing that matters is of use (IF_ENOUGH), and one must be asked for.
     """
-    n, most, dropped = np.int64(0), np.int64(0), -np.inf
-    find(x, 0, limit, store, facts)
+    n, most, dropped = begin, np.int64(0), -np.inf
+    find_bounds(x, 0, limit, store, facts)
     for y in range(limit):
-        if not belongs(x, y, rows, facts, now):
+        if store.bounds[0, y] == 0 or not belongs(x, y, rows, facts, now):
             continue
-        count, exact = bound(0, x, y, store, facts)
+        count, exact = bound(0, x, y, store)
         if count == 0:
             continue
-        if exact:
-            kind = EXACT
-        else:
+        if not exact:
             gain = best_gain(x, y, count, threshold, facts, now)
-            if gain >= threshold:
-                if known_only:
-                    return np.int64(-1), most, dropped
-                kind = ASKED
-            else:
+            matters = gain >= threshold
+            if matters and purpose == IF_ENOUGH:
+                return np.int64(NONE), most, dropped
+            if not matters or purpose != ASK:
                 most, dropped = max(most, count), max(dropped, gain)
                 continue
-        others[n], counts[n], kinds[n] = y, count, kind
+        elif purpose == ASK:
+            continue
+        others[n], counts[n] = y, count
         n += 1
     return n, most, dropped
 
 
 @njit
-def put_counts(
-    x: int, others: np.ndarray, counts: np.ndarray, limit: int, version: int, store: PairStore, facts: TableFacts
-) -> None:
-    """Store exact counts of some pairs of an element."""
-    find(x, 0, limit, store, facts)
-    for k in range(len(others)):
-        y = np.int64(others[k])
-        _put(x, y, np.int64(store.at[0, y]), counts[k], version, store, facts)
+def plan_rows(
+    slots: np.ndarray,
+    limit: int,
+    others: np.ndarray,
+    counts: np.ndarray,
+    ends: np.ndarray,
+    store: PairStore,
+    rows: PairRows,
+    facts: TableFacts,
+    now: Totals,
+) -> int:
+    """Collect the pairs of rows that must be asked for, with their bounds; return for how many rows there was room."""
+    n = np.int64(0)
+    for k in range(len(slots)):
+        if n + limit > len(others):
+            return k
+        n, _, _ = _plan(np.int64(slots[k]), limit, 0.0, ASK, others, counts, n, store, rows, facts, now)
+        ends[k] = n
+    return len(slots)
+
+
+@njit
+def add_known_rows(
+    slots: np.ndarray,
+    first: int,
+    limit: int,
+    threshold: float,
+    purpose: int,
+    others: np.ndarray,
+    counts: np.ndarray,
+    longest: int,
+    at: int,
+    lacking: np.ndarray,
+    store: PairStore,
+    known: Known,
+) -> tuple[int, int, int, int, float]:
+    """Store rows that are made of what is known, from slots[first] on and pool position `at`; mark those `lacking`.
+
+    Return the index of the first row that has no room or too many pairs, the position after those that were stored,
+    and that row: its number of pairs, and the largest bound and gain of those left out.
+    """
+    rows, facts, _, now = known
+    for k in range(first, len(slots)):
+        x = np.int64(slots[k])
+        n, most, dropped = np.int64(NONE), np.int64(0), -np.inf
+        if purpose != IF_ENOUGH or store.complete[x] == 1:
+            n, most, dropped = _plan(x, limit, threshold, purpose, others, counts, np.int64(0), store, rows, facts, now)
+        if n < 0:
+            lacking[k] = 1
+        elif n > longest or at + n > len(rows.partners):
+            return k, at, n, most, dropped
+        else:
+            at = add_row(x, others, counts, np.int64(0), n, at, most, dropped, known)
+    return len(slots), at, np.int64(0), np.int64(0), -np.inf
+
+
+@njit
+def put_checked(rows: BoundedRows, limit: int, version: int, store: PairStore, facts: TableFacts) -> bool:
+    """Store exact counts of pairs row by row; stop at one above its bound, and return False then."""
+    slots, ends, others, counts = rows
+    k = np.int64(0)
+    for r in range(len(slots)):
+        x, begin = np.int64(slots[r]), np.int64(k)
+        find_bounds(x, 0, limit, store, facts)
+        while k < ends[r]:
+            if counts[k] > bound(0, x, np.int64(others[k]), store)[0]:
+                return False
+            k += 1
+        for j in range(begin, k):
+            _put(x, np.int64(others[j]), np.int64(store.at[0, others[j]]), counts[j], version, store, facts)
+    return True
+
+
+@njit
+def put_sound(
+    fetched: Fetched,
+    spoilt: np.ndarray,
+    kept: np.ndarray,
+    limit: int,
+    version: int,
+    store: PairStore,
+    facts: TableFacts,
+) -> bool:
+    """The same for counts that may not have fit: those that did, and whose element is still used, are `kept`.
+
+    A count above its room spoils the others in the same word. Return whether all counts that fit are possible; if not,
+    nothing is stored. `kept` has zeros at first, `spoilt` has one for each word.
+    """
+    slots, ends, others, counts, room, word = fetched
+    k = np.int64(0)
+    for r in range(len(slots)):
+        find_bounds(np.int64(slots[r]), 0, limit, store, facts)
+        while k < ends[r]:
+            kept[k] = bound(0, np.int64(slots[r]), np.int64(others[k]), store)[0]
+            if kept[k] > room[k]:
+                spoilt[word[k]] = 1
+            k += 1
+    for j in range(len(others)):
+        if spoilt[word[j]] == 0 and counts[j] > kept[j]:
+            return False
+        kept[j] = spoilt[word[j]] == 0 and facts.usage[others[j]] > 0
+    k = np.int64(0)
+    for r in range(len(slots)):
+        x = np.int64(slots[r])
+        find(x, 0, limit, store, facts)
+        while k < ends[r]:
+            if kept[k] == 1:
+                _put(x, np.int64(others[k]), np.int64(store.at[0, others[k]]), counts[k], version, store, facts)
+            k += 1
+    return True
 
 
 @njit
@@ -229,27 +385,32 @@ def enter(
     x: int,
     y: int,
     together: int,
-    uses: int,
-    pure: bool,
+    change: Change,
     limit: int,
     version: int,
     store: PairStore,
     facts: TableFacts,
-) -> None:
-    """Bound the pairs of a new element, the union of two.
+) -> bool:
+    """Bound the pairs of a new element, the union of two; return whether the change is pure.
 
-    Where x and y were used together, it takes the place of both. `uses` are its uses in all. If nothing else has
-    changed, the counts of the parents fall by those of the new element: they can be told as soon as these are known.
+    Where x and y were used together, it takes the place of both. In a pure change nothing else changes. Then the counts
+    of the parents fall by those of the new element: they can be told as soon as these are known.
     """
+    slots, lost, won = change
+    pure, uses = len(slots) == PURE, np.int64(0)
+    for k in range(len(slots)):
+        pure &= slots[k] in (x, y, z) and max(won[k], lost[k]) == together
+        if slots[k] == z:
+            uses += won[k]
     store.slack[z] = uses - together
     store.dirty[z] = 0
     store.complete[z] = store.complete[x] | store.complete[y]
-    find(x, 0, limit, store, facts)
-    find(y, 1, limit, store, facts)
+    find_bounds(x, 0, limit, store, facts)
+    find_bounds(y, 1, limit, store, facts)
     for f in range(limit):
         if f in (x, y, z) or facts.usage[f] == 0:
             continue
-        most = min(bound(0, x, f, store, facts)[0], bound(1, y, f, store, facts)[0])
+        most = min(bound(0, x, f, store)[0], bound(1, y, f, store)[0])
         if most == 0 and store.slack[f] == 0:
             continue  # as for any pair that is not stored
         _put(z, f, np.int64(NONE), most + store.slack[z], INEXACT, store, facts)
@@ -257,6 +418,7 @@ def enter(
             _await(np.int64(store.at[0, f]), x, f, version, store)
             _await(np.int64(store.at[1, f]), y, f, version, store)
     _put(x, y, np.int64(store.at[0, y]), np.int64(0), version, store, facts)
+    return pure
 
 
 @njit
@@ -291,12 +453,12 @@ def spread(
                 if f > a:
                     continue  # once for both
             else:
-                at_pivot, _ = _bound(pivot, f, np.int64(store.at[0, f]), uses, store)
+                at_pivot = _bound(pivot, f, np.int64(store.at[0, f]), uses, store)
                 if at_pivot == 0:
                     continue
                 more = min(won[k], at_pivot)
             place = np.int64(store.at[1, f])
-            most, _ = _bound(a, f, place, max(facts.usage[a], facts.usage[f]), store)
+            most = _bound(a, f, place, max(facts.usage[a], facts.usage[f]), store)
             _put(a, f, place, most + more, INEXACT, store, facts)
     for k in range(len(slots)):
         pending[slots[k]] = 0
@@ -315,20 +477,25 @@ def derive(
     x: int,
     others: np.ndarray,
     counts: np.ndarray,
+    kept: np.ndarray,
     entered: int,
+    touched: np.ndarray,
     limit: int,
     version: int,
     store: PairStore,
     facts: TableFacts,
 ) -> None:
-    """Subtract the counts of a new element from those of its parent, where these were known before.
+    """Subtract the counts of a new element that are `kept` from those of its parent, where these were known before.
 
-    That is right only if the covers of none of the three have changed otherwise since version `entered`.
+    That is right only if the covers of none of the three have changed otherwise since version `entered`; `touched` has
+    the version in which those of each element last changed.
     """
     find(x, 0, limit, store, facts)
     for k in range(len(others)):
         f = np.int64(others[k])
         place = np.int64(store.at[0, f])
+        if kept[k] == 0 or touched[f] > entered:
+            continue
         if f in (x, z) or place < 0 or store.cells[place, STAMP] != -1 - entered:
             continue  # it is not this element that it waits for
         if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
@@ -348,13 +515,12 @@ def exact_of(x: int, counts: np.ndarray, limit: int, store: PairStore, facts: Ta
 
 @njit
 def bounds_of(
-    z: int, others: np.ndarray, counts: np.ndarray, kinds: np.ndarray, limit: int, store: PairStore, facts: TableFacts
+    z: int, others: np.ndarray, counts: np.ndarray, known: np.ndarray, limit: int, store: PairStore, facts: TableFacts
 ) -> None:
-    """Write the bounds of some pairs of an element into `counts`, and into `kinds` which of them are EXACT."""
-    find(z, 0, limit, store, facts)
+    """Write the bounds of some pairs of an element into `counts`, and into `known` which of them are exact."""
+    find_bounds(z, 0, limit, store, facts)
     for k in range(len(others)):
-        counts[k], exact = bound(0, z, np.int64(others[k]), store, facts)
-        kinds[k] = EXACT if exact else ASKED
+        counts[k], known[k] = bound(0, z, np.int64(others[k]), store)
 
 
 @njit

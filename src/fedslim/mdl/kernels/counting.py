@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels import cover
@@ -122,20 +123,17 @@ def singleton_tids(offsets: np.ndarray, items: np.ndarray, position: np.ndarray,
 
 @inner
 def co_usage(x: int, covers: Covers, work: Work) -> int:
-    """Count the co-usages of `x` with each element (x itself included) into `touched` and `row`."""
+    """Count the co-usages of `x` with each element (x itself included) into `won`; return how many are `touched`."""
     n_touched = NONE
     for q in range(covers.tid_start[x], covers.tid_start[x] + covers.usage[x]):
-        base = covers.start[covers.tids[q]]
+        t = np.int64(covers.tids[q])
+        base, at = covers.start[t], cover.counts_of(t, covers)
         for k in range(base + 1, base + 1 + covers.slots[base]):
-            s = np.int64(covers.slots[k])
+            s = at + np.int64(covers.slots[k])
             if work.won[s] == 0:
                 work.touched[n_touched] = s
                 n_touched += 1
             work.won[s] += 1
-    for k in range(n_touched):
-        s = np.int64(work.touched[k])
-        work.row[k] = work.won[s]
-        work.won[s] = 0
     return n_touched
 
 
@@ -146,34 +144,6 @@ def count_pairs(start: np.ndarray, slots: np.ndarray, pairs: np.ndarray) -> None
         found = slots[start[t] + 1 : start[t] + 1 + slots[start[t]]]
         for k in range(len(found)):
             cover.count_with(np.int64(found[k]), ONCE, found, k, pairs)
-
-
-@njit
-def pick_entries(
-    row: int,
-    row_ends: np.ndarray,
-    slots: np.ndarray,
-    counts: np.ndarray,
-    ends: np.ndarray,
-    others: np.ndarray,
-    scratch: np.ndarray,
-    found: np.ndarray,
-) -> int:
-    """Copy some entries of rows, the first of which is number `row`, to `found`; return the number after the last.
-
-    `scratch` is zero for each slot.
-    """
-    begin = np.int64(0)
-    for r in range(len(row_ends)):
-        for k in range(begin, row_ends[r]):
-            scratch[slots[k]] = counts[k]
-        for k in range(ends[row - 1] if row > 0 else 0, ends[row]):
-            found[k] = scratch[others[k]]
-        for k in range(begin, row_ends[r]):
-            scratch[slots[k]] = 0
-        begin = row_ends[r]
-        row += 1
-    return row
 
 
 @njit
@@ -291,6 +261,15 @@ def count_support(itemset: np.ndarray, vertical: Vertical) -> int:
     return total
 
 
+@njit
+def count_supports(
+    slots: np.ndarray, start: np.ndarray, size: np.ndarray, items: np.ndarray, vertical: Vertical, found: np.ndarray
+) -> None:
+    """Count the supports of some elements."""
+    for k in range(len(slots)):
+        found[k] = count_support(items[start[slots[k]] : start[slots[k]] + size[slots[k]]], vertical)
+
+
 class SupportIndex:
     """Which transactions contain an item: bitmaps of common items and lists of rare ones, linear in the data."""
 
@@ -312,4 +291,10 @@ class SupportIndex:
         """Return in how many transactions all items of the itemset occur; the empty itemset is in all of them."""
         if not itemset:
             return self._transactions
-        return int(count_support(np.array(itemset, np.int64), self.vertical))
+        return int(count_support(np.array(itemset, np.int32), self.vertical))
+
+    def supports(self, slots: NDArray[np.int32], elements: Elements) -> NDArray[np.int64]:
+        """Return the supports of some elements of a table."""
+        found = np.zeros(len(slots), np.int64)
+        count_supports(slots, elements.start, elements.size, elements.items, self.vertical, found)
+        return found

@@ -26,6 +26,18 @@ UNKNOWN = np.int64(-1)  # for `recover`: the elements that fit are not known, se
 
 
 @inlined
+def part_of(t: int, covers: Covers) -> int:
+    """Return the number of the database that a transaction comes from."""
+    return NONE if len(covers.part) == 0 else np.int64(covers.part[t])
+
+
+@inlined
+def counts_of(t: int, covers: Covers) -> int:
+    """Return where the counts of that database begin in `lost` and `won`."""
+    return NONE if len(covers.part) == 0 else covers.part[t] * len(covers.usage)
+
+
+@inlined
 def touch(s: int, n_touched: int, work: Work) -> int:
     """Add `s` to the touched slots if it is not among them; return their number."""
     if work.lost[s] == 0 and work.won[s] == 0:
@@ -43,10 +55,10 @@ def lose(s: int, times: int, n_touched: int, work: Work) -> int:
 
 
 @inlined
-def win(s: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
-    """Count `times` covers that win `s`; with `commit`, add transaction `t` to its list."""
-    n = touch(s, n_touched, work)
-    work.won[s] += times
+def win(s: int, at: int, times: int, t: int, commit: bool, n_touched: int, covers: Covers, work: Work) -> int:
+    """Count `times` covers that win `s`, in the counts from `at` on; with `commit`, add transaction `t` to its list."""
+    n = touch(at + s, n_touched, work)
+    work.won[at + s] += times
     if commit:
         # The list has room: the caller has made it, by the counts of the trial.
         covers.tids[covers.tid_start[s] + covers.usage[s]] = t
@@ -215,6 +227,7 @@ def take_out(best: int, n_free: int, elements: Elements, work: Work) -> int:
 @inner
 def recover(
     t: int,
+    at: int,
     from_rank: int,
     n_alive: int,
     n_free: int,
@@ -227,7 +240,8 @@ def recover(
 ) -> int:
     """Cover the items in `free` with elements from rank `from_rank` on, and write the cover if `commit`.
 
-    Every change counts `times` times, for all transactions of a group; with `commit` it counts once.
+    Every change counts `times` times, for all transactions of a group, in the counts from `at` on; with `commit` it
+    counts once, in the first ones.
 
     The caller has set `free_mask`. A newly used element breaks the elements in `alive` that it overlaps, all of which
     come after it. That frees only items that were available before, so one search of the lists finds all elements that
@@ -249,14 +263,14 @@ def recover(
         f += 1
         if not fits(best, n_alive, n_free, elements, work):
             continue
-        n_touched = win(best, times, t, commit, n_touched, covers, work)
+        n_touched = win(best, at, times, t, commit, n_touched, covers, work)
         kept[n_kept] = best
         n_kept += 1
         outside, still = False, NONE
         for k in range(n_alive):
             s = np.int64(alive[k])
             if overlap(s, best, elements):
-                n_touched = lose(s, times, n_touched, work)
+                n_touched = lose(at + s, times, n_touched, work)
                 outside |= size[s] > 1
                 for w in range(WORDS):
                     work.free_mask[w] |= mask[s, w]
@@ -273,7 +287,7 @@ def recover(
             f = NONE
             n_fitting = collect(np.int64(rank[best]) + 1, n_alive, n_free, NONE, elements, lists, work)
     for k in range(n_free):
-        n_touched = win(np.int64(free[k]), times, t, commit, n_touched, covers, work)
+        n_touched = win(np.int64(free[k]), at, times, t, commit, n_touched, covers, work)
         kept[n_kept] = free[k]
         n_kept += 1
     if commit:

@@ -13,6 +13,7 @@ from fedslim.mdl.objective import SERIES, SQRT_HALF, log2
 
 if TYPE_CHECKING:
     from fedslim.mdl.kernels.ranking import TableFacts
+    from fedslim.mdl.questions import Change
 
 COEFFICIENTS = np.array(SERIES)
 
@@ -84,33 +85,40 @@ def pair_gain(  # plain numbers, so that both rankings can call it
 
 @njit
 def _put_terms(
-    before: np.ndarray, net: np.ndarray, standard: np.ndarray, log2_of: np.ndarray, terms: np.ndarray
+    slots: np.ndarray,
+    lost: np.ndarray,
+    won: np.ndarray,
+    usages: np.ndarray,
+    standard: np.ndarray,
+    log2_of: np.ndarray,
+    terms: np.ndarray,
 ) -> tuple[int, int, int]:
     """Put what depends on each element into `terms`; return their number, and by how much U and n change."""
     n = more = born = 0
-    for k in range(len(before)):
-        usage, then = before[k], before[k] + net[k]
-        more += net[k]
+    for k in range(len(slots)):
+        s = np.int64(slots[k])
+        usage, then = usages[s], usages[s] + won[k] - lost[k]
+        more += then - usage
         terms[n], terms[n + 1] = usage * log2_of[usage], log2_of[usage]
         terms[n + 2], terms[n + 3] = -(then * log2_of[then]), -log2_of[then]
         n += 4
         if (usage == 0) != (then == 0):
-            terms[n] = standard[k] if usage == 0 else -standard[k]
+            terms[n] = standard[s] if usage == 0 else -standard[s]
             born += 1 if usage == 0 else -1
             n += 1
     return n, more, born
 
 
 def bits_after(
-    before: np.ndarray, net: np.ndarray, standard: np.ndarray, total: int, in_use: int, log2_of: np.ndarray
+    change: Change, usages: np.ndarray, standard: np.ndarray, total: int, in_use: int, log2_of: np.ndarray
 ) -> float:
-    """Return the change of L(D, CT) in bits when usages change by `net`, rounded once.
+    """Return the change of L(D, CT) in bits, rounded once.
 
-    `before` has the usages of the elements that change and `standard` their lengths L(X | ST); `total` is U and
-    `in_use` the number of itemsets with a usage, both before the change.
+    `usages` has the usage of each slot, `standard` the length L(X | ST) of its element; `total` is U and `in_use` the
+    number of itemsets with a usage, all before the change.
     """
-    terms = np.empty(5 * len(before))
-    n, more, born = _put_terms(before, net, standard, log2_of, terms)
+    terms = np.empty(5 * len(change.slots))
+    n, more, born = _put_terms(*change, usages, standard, log2_of, terms)
     log_total, log_total_then = log2(total), log2(total + more)
     codes = [(in_use + born) * log_total_then, -(in_use * log_total)]
     # Equal terms cancel out exactly: the sum is rounded only once.

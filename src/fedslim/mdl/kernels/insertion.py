@@ -40,6 +40,7 @@ def _insert_into(t: int, z: int, commit: bool, n_touched: int, state: State) -> 
     rank, size, start, items, mask = elements.rank, elements.size, elements.start, elements.items, elements.mask
     base = covers.start[t]
     end = base + 1 + covers.slots[base]
+    at = NONE if commit else cover.counts_of(t, covers)
     n_items = len(work.marked)
     n_broken = broken_items = hits = NONE
     for k in range(base + 1, end):
@@ -65,8 +66,8 @@ def _insert_into(t: int, z: int, commit: bool, n_touched: int, state: State) -> 
     if hits != size[z]:
         return NOT
     for b in range(n_broken):
-        n_touched = cover.lose(np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
-    n_touched = cover.win(z, ONCE, t, commit, n_touched, covers, work)
+        n_touched = cover.lose(at + np.int64(covers.slots[work.broken[b]]), ONCE, n_touched, work)
+    n_touched = cover.win(z, at, ONCE, t, commit, n_touched, covers, work)
     if broken_items == size[z]:
         # z is exactly the union of the elements that covered it: no item becomes free, so nothing else changes.
         if commit:
@@ -76,7 +77,7 @@ def _insert_into(t: int, z: int, commit: bool, n_touched: int, state: State) -> 
             covers.slots[end] = z
             covers.slots[base] = end - base
         elif n_broken == 2:
-            work.pair[t] = ((work.broken[0] - base) << HALF) | (work.broken[1] - base)
+            covers.pair[t] = ((work.broken[0] - base) << HALF) | (work.broken[1] - base)
         return n_touched
     n_free, n_alive, n_kept = NONE, NONE, ONCE
     work.kept[0] = z
@@ -100,7 +101,7 @@ def _insert_into(t: int, z: int, commit: bool, n_touched: int, state: State) -> 
             work.alive[n_alive] = s
             n_alive += 1
     # From z's own rank on: while z is on trial, the element that z would displace still has that rank.
-    return cover.recover(t, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, state)
+    return cover.recover(t, at, np.int64(rank[z]), n_alive, n_free, n_kept, UNKNOWN, ONCE, commit, n_touched, state)
 
 
 @inlined
@@ -108,14 +109,14 @@ def _replace_pair(t: int, z: int, n_touched: int, covers: Covers, work: Work) ->
     """Use `z` instead of the two elements that the trial has found; return the number of touched slots."""
     base = covers.start[t]
     last = base + covers.slots[base]
-    first, second = base + (work.pair[t] >> HALF), base + (work.pair[t] & LOW)
+    first, second = base + (covers.pair[t] >> HALF), base + (covers.pair[t] & LOW)
     n_touched = cover.lose(np.int64(covers.slots[first]), ONCE, n_touched, work)
     n_touched = cover.lose(np.int64(covers.slots[second]), ONCE, n_touched, work)
     covers.slots[second] = covers.slots[last]
     covers.slots[first] = covers.slots[last - 1]
     covers.slots[last - 1] = z
     covers.slots[base] -= 1
-    return cover.win(z, ONCE, t, COMMIT, n_touched, covers, work)
+    return cover.win(z, NONE, ONCE, t, COMMIT, n_touched, covers, work)
 
 
 @inlined
@@ -163,14 +164,14 @@ def try_insert(z: int, vertical: Vertical, state: State) -> int:
                     break
             if inside == EMPTY:
                 continue
-            work.pair[t] = 0
+            covers.pair[t] = 0
             after = _insert_into(t, z, TRIAL, n_touched, state)
             if after >= 0:
                 n_touched = after
-                work.hits[n_hits] = t
+                covers.hits[n_hits] = t
                 n_hits += 1
     cover.mark(z, NONE, elements, work)
-    work.n_hits[0] = n_hits
+    covers.n_hits[0] = n_hits
     return n_touched
 
 
@@ -180,10 +181,10 @@ def insert(z: int, stamp: int, state: State) -> int:
     elements, _, covers, work = state
     n_touched = NONE
     cover.mark(z, ONCE, elements, work)
-    for k in range(work.n_hits[0]):
-        t = np.int64(work.hits[k])
+    for k in range(covers.n_hits[0]):
+        t = np.int64(covers.hits[k])
         n_before = cover.note_cover(t, covers, work)
-        if work.pair[t] > 0:
+        if covers.pair[t] > 0:
             # Searching the cover again would take longer than everything else.
             n_touched = _replace_pair(t, z, n_touched, covers, work)
         else:

@@ -156,30 +156,46 @@ def add_rows(
 
     `most` and `dropped` are the largest co-usage and gain of pairs that the caller has already left out.
     """
-    rows, facts, _, now = known
-    k, end = np.int64(0), at
+    begin, end = np.int64(0), at
     for r in range(len(xs)):
-        x = np.int64(xs[r])
-        rows.known[x] = 1
-        rows.start[x] = end
-        rows.most[x] = most
-        rows.dropped[x] = dropped
-        while k < ends[r]:
-            y = np.int64(slots[k])
-            c = np.int64(together[k])
-            k += 1
-            if c < now.least or not belongs(x, y, rows, facts, now):
-                continue
-            rows.most[x] = max(rows.most[x], c)
-            gain = estimate(x, y, c, facts, now)
-            if gain < -now.margin:
-                rows.dropped[x] = max(rows.dropped[x], gain)
-                continue
-            rows.partners[end], rows.counts[end] = y, c
-            end += 1
-        rows.length[x] = end - rows.start[x]
-        _scan(x, np.inf, NEVER, NEVER, known)
+        end = add_row(np.int64(xs[r]), slots, together, begin, np.int64(ends[r]), end, most, dropped, known)
+        begin = np.int64(ends[r])
     return end
+
+
+@inner
+def add_row(
+    x: int,
+    slots: np.ndarray,
+    together: np.ndarray,
+    begin: int,
+    stop: int,
+    at: int,
+    most: int,
+    dropped: float,
+    known: Known,
+) -> int:
+    """Store the entries from `begin` to `stop` as a row at pool position `at`; return the position after it."""
+    rows, facts, _, now = known
+    rows.known[x] = 1
+    rows.start[x] = at
+    rows.most[x] = most
+    rows.dropped[x] = dropped
+    for k in range(begin, stop):
+        y = np.int64(slots[k])
+        c = np.int64(together[k])
+        if c < now.least or not belongs(x, y, rows, facts, now):
+            continue
+        rows.most[x] = max(rows.most[x], c)
+        gain = estimate(x, y, c, facts, now)
+        if gain < -now.margin:
+            rows.dropped[x] = max(rows.dropped[x], gain)
+            continue
+        rows.partners[at], rows.counts[at] = y, c
+        at += 1
+    rows.length[x] = at - rows.start[x]
+    _scan(x, np.inf, NEVER, NEVER, known)
+    return at
 
 
 @inner

@@ -1,7 +1,7 @@
 """Removing an itemset Z from the covers, on trial or permanently.
 
 Only the transactions that use Z change. Many of them have the same elements after Z, and the change depends only on
-these: they form a group, and a trial does the work once for each group.
+these: they form a group, and a trial does the work once for each group, from whatever databases its transactions are.
 """
 
 from __future__ import annotations
@@ -10,10 +10,21 @@ import numpy as np
 
 from fedslim._jit import inlined, inner
 from fedslim.mdl.kernels import cover
-from fedslim.mdl.kernels.arrays import GROUP_PLACES, NO_ELEMENT, NO_GROUP, WORDS, Covers, Elements, Lists, State, Work
+from fedslim.mdl.kernels.arrays import (
+    GROUP_PLACES,
+    NO_ELEMENT,
+    NO_GROUP,
+    PLAIN,
+    WORDS,
+    Covers,
+    Elements,
+    Lists,
+    State,
+    Work,
+)
 from fedslim.mdl.kernels.cover import COMMIT, EMPTY, NONE, NOT, ONCE, TRIAL, UNKNOWN
 
-FEW = 16  # up to this many transactions it is faster to search in each for elements that fit than to preselect them
+FEW = 64  # up to this many transactions it is faster to search in each for elements that fit than to preselect them
 
 PATIENCE = 256  # after this many transactions in nearly as many groups, grouping stops
 
@@ -73,7 +84,8 @@ def _group(
         place = (place + 1) & (places - 1)
     work.group_hash[place] = h
     work.group_tid[place] = t
-    work.group_count[place] = 0
+    for p in range(work.group_count.shape[1]):
+        work.group_count[place, p] = 0
     work.groups[n_groups] = place
     return place, n_groups + 1
 
@@ -134,8 +146,10 @@ def _free_items(z: int, elements: Elements, work: Work) -> int:
 
 
 @inlined
-def _remove_from(t: int, z: int, times: int, commit: bool, n_inside: int, n_touched: int, state: State) -> int:
-    """Cover `t` without `z`; return the number of touched slots. `n_inside` is UNKNOWN without preselection.
+def _remove_from(t: int, at: int, z: int, times: int, commit: bool, n_inside: int, n_touched: int, state: State) -> int:
+    """Cover `t` without `z`, and count from `at` on; return the number of touched slots.
+
+    `n_inside` is UNKNOWN without preselection.
 
     In a trial, return -1 and do nothing if only elements inside `z` can replace it: that is the same everywhere.
     """
@@ -166,38 +180,83 @@ def _remove_from(t: int, z: int, times: int, commit: bool, n_inside: int, n_touc
                     s = np.int64(work.chain[s])
         if n_fitting == n_inside and not commit:
             return NOT
-    n_touched = cover.lose(z, times, n_touched, work)
-    return cover.recover(t, np.int64(rank[z]) + 1, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, state)
+    n_touched = cover.lose(at + z, times, n_touched, work)
+    after = np.int64(rank[z]) + 1
+    return cover.recover(t, at, after, n_alive, n_free, n_kept, n_fitting, times, commit, n_touched, state)
+
+
+@inlined
+def _to_count(place: int, covers: Covers, work: Work) -> tuple[int, int]:
+    """Return where to count a group, and how often: at its only database, or once behind all of them."""
+    parts, found = work.group_count.shape[1], NOT
+    for p in range(parts):
+        if work.group_count[place, p] > 0:
+            if found >= 0:
+                return parts * len(covers.usage), ONCE
+            found = np.int64(p)
+    if found < 0:
+        return NOT, NONE
+    return found * len(covers.usage), work.group_count[place, found]
+
+
+@inlined
+def _share_out(place: int, at: int, begin: int, end: int, covers: Covers, work: Work) -> int:
+    """Count what a group changes, once in `touched` from `begin` on, as often as each database has its transactions."""
+    parts, capacity, n_touched = work.group_count.shape[1], len(covers.usage), begin
+    if at < parts * capacity or parts == 1:
+        return end
+    for k in range(begin, end):
+        work.fitting[k - begin] = work.touched[k] - at
+    for k in range(end - begin):
+        s = np.int64(work.fitting[k])
+        lost, won = work.lost[at + s], work.won[at + s]
+        work.lost[at + s] = work.won[at + s] = 0
+        for p in range(parts):
+            times = work.group_count[place, p]
+            if times > 0:
+                n_touched = cover.touch(p * capacity + s, n_touched, work)
+                work.lost[p * capacity + s] += times * lost
+                work.won[p * capacity + s] += times * won
+    return n_touched
 
 
 @inner
-def _remove_groups(z: int, n_groups: int, n_inside: int, n_plain: int, n_touched: int, state: State) -> tuple[int, int]:
-    """Try each group; return the number of transactions where only elements inside `z` replace it, and n_touched."""
-    work = state.work
+def _remove_groups(z: int, n_groups: int, n_inside: int, n_touched: int, state: State) -> int:
+    """Try each group; return the number of touched slots. Those where only elements inside `z` replace it are PLAIN."""
+    covers, work = state.covers, state.work
     for k in range(n_groups):
         place = np.int64(work.groups[k])
         t = np.int64(work.group_tid[place])
         work.group_tid[place] = NO_GROUP
-        count = work.group_count[place]
-        after = _remove_from(t, z, count, TRIAL, n_inside, n_touched, state)
-        if after < 0:
-            n_plain += count
-        else:
-            n_touched = after
-    return n_plain, n_touched
+        at, times = _to_count(place, covers, work)
+        after = _remove_from(t, at, z, times, TRIAL, n_inside, n_touched, state)
+        if after >= 0:
+            n_touched = _share_out(place, at, n_touched, after, covers, work)
+            continue
+        for p in range(work.group_count.shape[1]):
+            work.group_count[PLAIN, p] += work.group_count[place, p]
+    return n_touched
 
 
 @inner
-def _replace_plainly(z: int, times: int, n_inside: int, n_touched: int, state: State) -> int:
-    """Cover `z` by the elements inside it, in so many transactions; return the number of touched slots."""
-    elements, work = state.elements, state.work
+def _replace_plainly(z: int, n_inside: int, n_touched: int, state: State) -> int:
+    """Cover `z` by the elements inside it, in all PLAIN transactions; return the number of touched slots."""
+    elements, covers, work = state.elements, state.covers, state.work
+    at, times = _to_count(np.int64(PLAIN), covers, work)
+    if times == 0:
+        return n_touched
     n_free = _free_items(z, elements, work)
     for k in range(n_inside):
         work.fitting[k] = work.inside[k]
     cover.set_available(NONE, elements.mask, work)
-    n_touched = cover.lose(z, times, n_touched, work)
+    begin = n_touched
+    n_touched = cover.lose(at + z, times, n_touched, work)
     after = np.int64(elements.rank[z]) + 1
-    return cover.recover(NOT, after, NONE, n_free, NONE, n_inside, times, TRIAL, n_touched, state)
+    n_touched = cover.recover(NOT, at, after, NONE, n_free, NONE, n_inside, times, TRIAL, n_touched, state)
+    n_touched = _share_out(np.int64(PLAIN), at, begin, n_touched, covers, work)
+    for p in range(work.group_count.shape[1]):
+        work.group_count[PLAIN, p] = 0
+    return n_touched
 
 
 @inner
@@ -209,11 +268,11 @@ def try_remove(z: int, state: State) -> int:
     if covers.usage[z] <= FEW:
         for q in range(begin, begin + covers.usage[z]):
             t = np.int64(covers.tids[q])
-            n_touched = _remove_from(t, z, ONCE, TRIAL, UNKNOWN, n_touched, state)
+            n_touched = _remove_from(t, cover.counts_of(t, covers), z, ONCE, TRIAL, UNKNOWN, n_touched, state)
         return n_touched
     cover.mark(z, ONCE, elements, work)
     n_inside = _sort_out(z, elements, lists, work)
-    n_groups = n_plain = NONE
+    n_groups = NONE
     # Few transactions need few places, and a small hash table stays in the cache.
     places = np.int64(GROUP_PLACES)
     while places > 64 and places >= 4 * covers.usage[z]:
@@ -222,20 +281,19 @@ def try_remove(z: int, state: State) -> int:
         t = np.int64(covers.tids[q])
         if q - begin >= PATIENCE and n_groups > 15 * PATIENCE // 16 and n_groups <= PATIENCE:
             # Nearly every transaction is its own group, as with long covers: grouping does not pay.
-            after = _remove_from(t, z, ONCE, TRIAL, n_inside, n_touched, state)
+            after = _remove_from(t, cover.counts_of(t, covers), z, ONCE, TRIAL, n_inside, n_touched, state)
             if after < 0:
-                n_plain += 1
+                work.group_count[PLAIN, cover.part_of(t, covers)] += 1
             else:
                 n_touched = after
             continue
         place, n_groups = _group(t, z, n_groups, places, elements, covers, work)
-        work.group_count[place] += 1
+        work.group_count[place, cover.part_of(t, covers)] += 1
         if n_groups == places // 2:
-            n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, state)
+            n_touched = _remove_groups(z, n_groups, n_inside, n_touched, state)
             n_groups = NONE
-    n_plain, n_touched = _remove_groups(z, n_groups, n_inside, n_plain, n_touched, state)
-    if n_plain > 0:
-        n_touched = _replace_plainly(z, n_plain, n_inside, n_touched, state)
+    n_touched = _remove_groups(z, n_groups, n_inside, n_touched, state)
+    n_touched = _replace_plainly(z, n_inside, n_touched, state)
     _clear_buckets(z, elements, lists, work)
     cover.mark(z, NONE, elements, work)
     return n_touched
@@ -254,7 +312,7 @@ def remove(z: int, stamp: int, state: State) -> int:
     for q in range(covers.tid_start[z], covers.tid_start[z] + covers.usage[z]):
         t = np.int64(covers.tids[q])
         n_before = cover.note_cover(t, covers, work)
-        n_touched = _remove_from(t, z, ONCE, COMMIT, n_inside, n_touched, state)
+        n_touched = _remove_from(t, NONE, z, ONCE, COMMIT, n_inside, n_touched, state)
         cover.update_pairs(t, n_before, covers, work)
         covers.changed[t] = stamp
     if not few:

@@ -74,7 +74,7 @@ function foundHere(run) {
   const missed = table.items.map((items, k) => ({ items, k })).filter((row) => table.alone[row.k]);
   const columns = [
     itemsColumn(run, { show: (row) => chips(run, row.items) }),
-    counted("support here", (row) => own.support[row.k], { up: true }),
+    counted("support here", (row) => own.supports[row.k], { up: true }),
     counted("support, all members", (row) => table.support[row.k]),
     counted("usage, all members", (row) => table.usage[row.k]),
     counted("bits saved", (row) => Math.round(table.bits_saved[row.k])),
@@ -100,8 +100,8 @@ function different(run) {
   const others = run.transactions - own.transactions;
   const rows = table.items.map((items, k) => ({
     items,
-    here: own.support[k] / Math.max(1, own.transactions),
-    there: Math.max(0, table.support[k] - own.support[k]) / Math.max(1, others),
+    here: own.supports[k] / Math.max(1, own.transactions),
+    there: Math.max(0, table.support[k] - own.supports[k]) / Math.max(1, others),
     ratio: own.differences[k].ratio,
     q: own.differences[k].q,
   }));
@@ -294,7 +294,7 @@ function codeTable(run) {
     counted("usage", (row) => row.usage),
     counted("support", (row) => row.support),
     ...(own
-      ? [counted("usage here", (row) => own.usage[row.k]), counted("support here", (row) => own.support[row.k])]
+      ? [counted("usage here", (row) => own.usages[row.k]), counted("support here", (row) => own.supports[row.k])]
       : []),
     { title: "code bits", number: true, value: (row) => row.length, show: (row) => fixed(row.length, 2), up: true },
     counted("items", (row) => row.items.length),
