@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import warnings
 from datetime import UTC, datetime
 
@@ -76,3 +77,21 @@ def test_so_is_one_whose_handshake_was_done_in_that_moment(trial, monkeypatch):
             await asyncio.sleep(0.005)
 
     assert left_open(trial, met, after) == []
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_so_is_one_that_was_accepted_when_the_door_closed(trial, turns):
+    """Between accepting a connection and the first step of the task that waited for it, that task is cancelled."""
+
+    async def main():
+        async with Door("127.0.0.1", 0, server_context(trial.server, now=datetime.now(UTC)), None, print) as door:
+            await asyncio.sleep(0)  # it waits for connections
+            with socket.create_connection(("127.0.0.1", door.port)):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert [str(one.message) for one in found] == []

@@ -16,7 +16,7 @@ import time
 from asyncio import StreamWriter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from fedslim.errors import RunError
 from fedslim.format import count
@@ -58,6 +58,21 @@ def _handshake(refused: Callable[[str], None]) -> type[ssl.SSLObject]:
     return Handshake
 
 
+class _Listening(socket.socket):
+    """Keeps what it accepted until it is taken: a task that is cancelled just then would leave it open."""
+
+    accepted: socket.socket | None = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.accepted, address = super().accept()
+        return self.accepted, address
+
+    def close(self) -> None:
+        if self.accepted is not None:
+            self.accepted.close()
+        super().close()
+
+
 @dataclass(eq=False)
 class Door:
     """Accepts connections, does the handshake, and passes on those with a valid certificate."""
@@ -76,7 +91,7 @@ class Door:
         self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of arrival, the oldest first
         self._known: set[asyncio.Task[None]] = set()
         self._left = 0  # connections that ended since the last garbage collection
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[_Listening] = []
         self._acceptors: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -107,7 +122,8 @@ class Door:
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
             # The same port for all addresses, even if the system chose it for the first.
             place = (address[0], self.port, *address[2:])
-            listening = socket.create_server(place, family=family, backlog=BACKLOG)
+            made = socket.create_server(place, family=family, backlog=BACKLOG)
+            listening = _Listening(made.family, made.type, made.proto, made.detach())
             listening.setblocking(False)
             self._sockets.append(listening)
             self.port = listening.getsockname()[1]
@@ -116,7 +132,7 @@ class Door:
         for one in self._sockets:
             one.close()
 
-    async def _open(self, listening: socket.socket) -> None:
+    async def _open(self, listening: _Listening) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._make_room()
@@ -126,6 +142,7 @@ class Door:
                 # The peer has left already, or no file descriptor is free until another connection ends.
                 await asyncio.sleep(0.05)
                 continue
+            listening.accepted = None
             task = asyncio.create_task(self._greet(sock))
             self._strangers[task] = time.monotonic()
             task.add_done_callback(lambda done, sock=sock: self._forget(done, sock))  # type: ignore[misc]
