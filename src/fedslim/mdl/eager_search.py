@@ -65,6 +65,15 @@ class Expected(NamedTuple):
     change: Change
 
 
+class Found(NamedTuple):
+    """What a candidate changed, with the joint uses of its parents then, its slot, and those of all of its question."""
+
+    together: int
+    slot: int
+    new: frozenset[int]
+    change: Change
+
+
 class EagerSearch(SlimSearch):
     """Asks about all candidates of a step at once, presuming that those stay which were not rejected before.
 
@@ -83,7 +92,7 @@ class EagerSearch(SlimSearch):
         self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
         self._enough = 1.0  # how often the first question of a step was enough
         self.fresh: set[int] = set()  # those that were tried in this step
-        self._found: dict[tuple[int, int], tuple[int, Change]] = {}  # what candidates changed that did not stay
+        self._found: dict[tuple[int, int], Found] = {}  # what candidates changed that did not stay
 
     @property
     def touched(self) -> set[int]:
@@ -182,8 +191,7 @@ class EagerSearch(SlimSearch):
             if one.leaves:
                 order, known, change = [], {}, one.change
                 net = change.won - change.lost
-                usage[change.slots] += net
-                now = Usages.of(usage)
+                now = now.after(change)
                 shrunk = [s for s in change.slots[net < 0].tolist() if s in self._table.itemsets and s != slot]
                 if not once:
                     pending |= {s for s in shrunk if usage[s]}
@@ -395,8 +403,7 @@ class EagerSearch(SlimSearch):
             if not keep:
                 continue
             net = change.won - change.lost
-            usage[change.slots] += net
-            now = Usages.of(usage)
+            now = now.after(change)
             touched.update(change.slots.tolist())
             shrunk.update(change.slots[net < 0].tolist())
             slot = next(slots)
@@ -426,23 +433,20 @@ class EagerSearch(SlimSearch):
             return Change(
                 np.array([candidate.x, candidate.y, slot], np.int32), np.array([uses, uses, 0]), np.array([0, 0, uses])
             )
-        before, (slots, lost, won) = found
-        alive = (slots < 0) | (usage[slots] > 0)
-        slots, lost, won = slots[alive], lost[alive] * uses // before, won[alive] * uses // before
-        slots = np.where(slots < 0, slot, slots).astype(np.int32)
+        before, at, new, change = found
+        there = [s == at or (s not in new and usage[s] > 0) for s in change.slots.tolist()]
+        slots, lost, won = change.among(np.array(there, np.bool_))
+        slots = np.where(slots == at, slot, slots).astype(np.int32)
+        lost, won = lost * uses // before, won * uses // before
         return Change(slots, np.minimum(lost, usage[slots]), np.minimum(won, len(self._log2) - 1 - usage[slots]))
 
     def _remember(self, candidates: tuple[Candidate, ...], question: TryInsertions, answer: Tried) -> None:
         """Note what candidates change: they may not stay now, or be undone, and be tried again."""
         if len(self._found) > MAX_FOUND:
             self._found.clear()
-        new = np.zeros(len(self._usage), np.bool_)
-        new[[move.slot for move in question.moves]] = True
-        for candidate, move, (slots, lost, won) in zip(candidates, question.moves, answer.changes, strict=False):
-            own = slots == move.slot
-            keep = own | ~new[slots]
-            at = np.where(own, -1, slots)[keep]
-            self._found[candidate.x, candidate.y] = candidate.together, Change(at, lost[keep], won[keep])
+        new = frozenset([move.slot for move in question.moves])
+        for candidate, move, change in zip(candidates, question.moves, answer.changes, strict=False):
+            self._found[candidate.x, candidate.y] = Found(candidate.together, move.slot, new, change)
         trials = dict(zip(question.removals, answer.trials, strict=False))
         self._last |= trials
         self.fresh.update(trials)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -69,7 +70,7 @@ def flatten(changes: Sequence[Change]) -> Changes:
     if not changes:
         return Changes(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
     slots, lost, won = zip(*changes, strict=True)
-    ends = np.cumsum([len(some) for some in slots])
+    ends = np.array(list(accumulate(map(len, slots))), np.int64)  # faster than by NumPy for a few
     return Changes(ends, np.concatenate(slots), np.concatenate(lost), np.concatenate(won))
 
 
@@ -77,9 +78,9 @@ def join_changes(parts: Sequence[Changes]) -> Changes:
     """Return the trials of all parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    before = np.cumsum([0, *(len(part.slots) for part in parts)])
-    ends = [part.ends + begin for part, begin in zip(parts, before.tolist(), strict=False)]
-    return Changes(*(np.concatenate(some) for some in (ends, *list(zip(*parts, strict=True))[1:])))
+    ends, slots, lost, won = zip(*parts, strict=True)
+    shifted = [own + begin for own, begin in zip(ends, accumulate(map(len, slots), initial=0), strict=False)]
+    return Changes(np.concatenate(shifted), np.concatenate(slots), np.concatenate(lost), np.concatenate(won))
 
 
 class Source(Protocol):

@@ -44,6 +44,11 @@ class Usages(NamedTuple):
         """Return these usages with their sum."""
         return cls(usage, int(usage.sum()), int(np.count_nonzero(usage)))
 
+    def after(self, change: Change) -> Usages:
+        """Let a change happen to these usages, in place, and return them with their new sum."""
+        more, born = changes.apply(*change, self.usage)
+        return Usages(self.usage, self.total + more, self.in_use + born)
+
 
 class SlimSearch:
     """One run of the search.
@@ -412,9 +417,7 @@ class SlimSearch:
         net: NDArray[np.int64] = change.won - change.lost
         self._tried = self._still_valid(change, pivot)
         self.ranking.change(change, pivot)
-        more, born = changes.apply(*change, self._usage)
-        self._total += more
-        self._in_use += born
+        _, self._total, self._in_use = Usages(self._usage, self._total, self._in_use).after(change)
         self.ranking.changed(change.slots, self._total, self._in_use)
         return net
 

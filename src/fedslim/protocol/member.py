@@ -407,9 +407,18 @@ class MemberSession:
             self._own.trust.check_roster(name, self._digest, certificate, signature)
         if roster.settings.masked:
             peers = zip(roster.members, roster.keys, strict=True)
-            self._secrets = {
-                peer: own.agree(self.name, peer, key, run=self._digest) for peer, key in peers if peer != self.name
-            }
+            self._secrets = {peer: self._secret_with(peer, key, own) for peer, key in peers if peer != self.name}
+
+    def _secret_with(self, peer: str, key: bytes, own: AgreementKey) -> PairSecret:
+        """Return the secret with another member; two of this process, who find the same one, agree once."""
+        agreed: dict[frozenset[str], PairSecret]
+        digest, agreed = self._shared.get("secrets", (b"", {}))
+        if digest != self._digest:  # forget those of an earlier epoch
+            self._shared["secrets"] = (self._digest, agreed := {})
+        pair = frozenset((self.name, peer))
+        if pair not in agreed:
+            agreed[pair] = own.agree(self.name, peer, key, run=self._digest)
+        return agreed[pair]
 
     def _vocabulary(self, roster: m.Roster) -> Vocabulary:
         if self._own.vocabulary is not None:
