@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.errors import RunError
-from fedslim.mdl.kernels import bounds, foreseeing
+from fedslim.mdl.kernels import bounds, foreseeing, planning
 from fedslim.mdl.kernels.arrays import KeptArrays, lengthen
 from fedslim.mdl.kernels.bounds import BoundedRows, Fetched, PairStore
 from fedslim.mdl.kernels.ranking import TableFacts, Totals
@@ -145,9 +145,9 @@ class BoundedRanking(CandidateRanking):
     def best(self) -> tuple[Candidate, ...] | UnknownRows:
         """See `CandidateRanking`; rows are unknown only if something must be asked for that matters."""
         while isinstance(found := super().best(), UnknownRows):
-            if lacking := self._add_known(found.slots, found.above, bounds.IF_ENOUGH):
+            if lacking := self._add_known(found.slots, found.above, planning.IF_ENOUGH):
                 unknown = self._unknown(low := found.above * ALSO)
-                lacking |= self._add_known([s for s in unknown if s not in lacking], low, bounds.IF_ENOUGH)
+                lacking |= self._add_known([s for s in unknown if s not in lacking], low, planning.IF_ENOUGH)
                 return UnknownRows(tuple([s for s in unknown if s in lacking]), low, self._best_known()[0])
         return found
 
@@ -158,7 +158,7 @@ class BoundedRanking(CandidateRanking):
         k = 0
         while k < len(slots):
             planned = (k, self._limit, above, purpose, *room, self._longest_row, self._pool_end, lacking)
-            k, self._pool_end, n, most, dropped = bounds.add_known_rows(some, *planned, self._store, self._known)
+            k, self._pool_end, n, most, dropped = planning.add_known_rows(some, *planned, self._store, self._known)
             if k < len(slots):
                 self._learn((slots[k],), (SlotCounts(others[:n], counts[:n]),), most, dropped)
                 k += 1
@@ -174,7 +174,7 @@ class BoundedRanking(CandidateRanking):
         ends, parts, done, before = np.zeros(len(slots), np.int64), list[Pairs](), 0, 0
         known = (self._store, self._rows, self._facts, self._now)
         while done < len(slots):
-            n = done + bounds.plan_rows(rows[done:], self._limit, *room, ends[done:], *known)
+            n = done + planning.plan_rows(rows[done:], self._limit, *room, ends[done:], *known)
             _keep(room, ends[done:n], parts)
             ends[done:n] += before
             done, before = n, ends[n - 1]
@@ -306,7 +306,7 @@ class BoundedRanking(CandidateRanking):
         for slot, row in zip(slots, answers, strict=True):
             if row is not None:
                 self.put_row(slot, row)
-        self._add_known(slots, np.inf, bounds.AS_IT_IS)
+        self._add_known(slots, np.inf, planning.AS_IT_IS)
 
     def put_row(self, slot: int, row: SlotCounts) -> None:
         """Store the counts of all pairs of an element."""

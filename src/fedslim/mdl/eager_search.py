@@ -6,17 +6,13 @@ It finds the same table as `SlimSearch` with far fewer questions and somewhat mo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from itertools import takewhile
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fedslim.mdl.bounded_ranking import BoundedRanking
-from fedslim.mdl.kernels import changes
+from fedslim.mdl.expectations import Expected, ExpectingSearch
 from fedslim.mdl.objective import EXACT, standard_length
-from fedslim.mdl.policy import MAX_WIDTH, Policy
+from fedslim.mdl.policy import Policy
 from fedslim.mdl.questions import (
     Change,
     CoUsages,
@@ -30,8 +26,8 @@ from fedslim.mdl.questions import (
     TryInsertions,
     TryRemovals,
 )
-from fedslim.mdl.ranking import Candidate, CandidateRanking, UnknownRows
-from fedslim.mdl.search import SlimSearch, Usages
+from fedslim.mdl.ranking import Candidate, UnknownRows
+from fedslim.mdl.search import Usages
 from fedslim.mdl.steps import Trial
 
 Best = tuple[Candidate, ...] | UnknownRows
@@ -43,11 +39,6 @@ measured by so many steps. Then a second one is needed anyway, which knows bette
 FEW = 2
 """If no more rows are missing than this for each candidate of a step, those that seem to be next mostly are."""
 
-MAX_FOUND = 1 << 12
-"""Most candidates of which it is remembered what they changed."""
-
-NOTHING = Change(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
-
 
 class RemovedAhead(NamedTuple):
     """Trials, and the removal that the sources have carried out after them, since it was expected."""
@@ -57,42 +48,18 @@ class RemovedAhead(NamedTuple):
     fetched: Any = ()  # counts after all of them
 
 
-class Expected(NamedTuple):
-    """A removal that will be tried, whether it will most likely be carried out, and what it most likely changes."""
-
-    slot: int
-    leaves: bool
-    change: Change
-
-
-class Found(NamedTuple):
-    """What a candidate changed, with the joint uses of its parents then, its slot, and those of all of its question."""
-
-    together: int
-    slot: int
-    new: frozenset[int]
-    change: Change
-
-
-class EagerSearch(SlimSearch):
+class EagerSearch(ExpectingSearch):
     """Asks about all candidates of a step at once, presuming that those stay which were not rejected before.
 
     At the same time it asks what it will ask next. At the first candidate that turns out otherwise it undoes the rest,
     and asks again about those.
     """
 
-    RANKING: ClassVar[type[CandidateRanking]] = BoundedRanking
-    MAX_TRIALS: ClassVar[int] = 2 * MAX_WIDTH
-    ranking: BoundedRanking
-
     def __init__(self, n_items: int, policy: Policy) -> None:
         super().__init__(n_items, policy)
         self._ahead: tuple[tuple[Candidate, ...], TryInsertions, Tried] | None = None  # the next step, if all goes well
         self._removed: deque[RemovedAhead] = deque()  # what is expected to be removed next
-        self._last: dict[int, Change] = {}  # what the last trial removal of each itemset found
         self._enough = 1.0  # how often the first question of a step was enough
-        self.fresh: set[int] = set()  # those that were tried in this step
-        self._found: dict[tuple[int, int], Found] = {}  # what candidates changed that did not stay
 
     @property
     def touched(self) -> set[int]:
@@ -157,81 +124,6 @@ class EagerSearch(SlimSearch):
                 trials = {}
         self._removed.append(RemovedAhead(trials, None, fetched))
 
-    def _note_trials(self, trials: dict[int, Change]) -> None:
-        self._tried |= trials
-        self._last |= trials
-        self.fresh.update(trials)
-
-    def _expect_pruning(self, pending: set[int], usage: NDArray[np.int64], known: dict[int, Change]) -> list[Expected]:
-        """Return the removals that pruning will most likely try after it has tried all; none if none will leave."""
-        if self.ranking.width == 1 or not self.policy.pruning:
-            return []
-        now = Usages.of(usage)
-        expected = [self._expect_removal(s, now, known) for s in pending if s in self._table.itemsets]
-        then = self._expect(tuple([one.slot for one in expected if one.leaves]), usage, known, once=True)
-        return then if any(one.leaves for one in then) else []
-
-    def _expect(
-        self, queue: tuple[int, ...], usage: NDArray[np.int64], known: dict[int, Change], *, once: bool
-    ) -> list[Expected]:
-        """Return the removals that will be tried, in order, and which of them will most likely be carried out.
-
-        What is known about the first ones need not be asked. What was found about the others before gives a hint.
-        """
-        if not queue:
-            return []
-        usage, rank = usage.copy(), self._table.elements.rank
-        pending, expected, now = set(queue), list[Expected](), Usages.of(usage)
-        order: list[int] = []  # the pending ones, the last comes next
-        while pending and len(expected) < self.MAX_TRIALS:
-            order = order or sorted(pending, key=lambda s: (-usage[s], -rank[s]))
-            slot = order.pop()
-            pending.remove(slot)
-            expected.append(one := self._expect_removal(slot, now, known))
-            if one.leaves:
-                order, known, change = [], {}, one.change
-                net = change.won - change.lost
-                now = now.after(change)
-                shrunk = [s for s in change.slots[net < 0].tolist() if s in self._table.itemsets and s != slot]
-                if not once:
-                    pending |= {s for s in shrunk if usage[s]}
-                unused = sorted([s for s in shrunk if not usage[s]])
-                expected += [Expected(s, True, NOTHING) for s in unused]
-                pending -= set(unused)
-        return expected
-
-    def _expect_removal(self, slot: int, now: Usages, known: Mapping[int, Change]) -> Expected:
-        """Return whether a removal will most likely be carried out at these usages, and what it changes."""
-        usage = now.usage
-        change = known.get(slot)
-        if change is None:
-            change = _scaled(self._last.get(slot, NOTHING), slot, int(usage[slot]))
-            # What has left since that was found, or is expected to leave before, wins nothing any more.
-            change = change.among((change.slots < self._table.n_items) | (usage[change.slots] > 0))
-        then = usage[change.slots] + (change.won - change.lost)
-        possible = len(then) == 0 or (then.min() >= 0 and then.max() < len(self._log2))
-        leaves = possible and (self._bits_changed(change, now) < 0 or usage[slot] < self.policy.min_count)
-        return Expected(slot, bool(leaves), change)
-
-    def expect_insertions(self, question: TryInsertions) -> tuple[Sequence[Change], NDArray[np.int64]]:
-        """Return what insertions will most likely change, and the usages after that."""
-        changes, usages = question.expected or (NOTHING,) * len(question.moves), self._usage.copy()
-        for keep, change in zip(question.keep, changes, strict=True):
-            if keep:
-                usages[change.slots] += change.won - change.lost
-        return changes, usages
-
-    def expect_removals(
-        self, slots: tuple[int, ...], usages: NDArray[np.int64], gone: tuple[bool, ...] = ()
-    ) -> list[Change]:
-        """Return what removals will most likely change at these usages."""
-        changes, usages = [], usages.copy()
-        for slot, leaves in zip(slots, gone or (False,) * len(slots), strict=True):
-            changes.append(change := _scaled(self._last.get(slot, NOTHING), slot, max(0, int(usages[slot]))))
-            if leaves:
-                usages[change.slots] += change.won - change.lost
-        return changes
-
     def _decide(self, slot: int, *, leaves: bool) -> Generator[Question, Any, None]:
         """See `SlimSearch`: if it is as expected, the sources have done it."""
         expected = bool(self._removed) and self._removed[0].slot == slot
@@ -242,10 +134,6 @@ class EagerSearch(SlimSearch):
             yield from self._come_back()
         if leaves:
             yield Remove(slot)
-
-    def _leave(self, slot: int, change: Change | None) -> None:
-        self._last.pop(slot, None)
-        super()._leave(slot, change)
 
     # -- the next candidates ------------------------------------------------------------------------------------
 
@@ -425,32 +313,6 @@ class EagerSearch(SlimSearch):
         )
         return question, then
 
-    def _expect_insertion(self, candidate: Candidate, slot: int, usage: NDArray[np.int64]) -> Change:
-        """Return what a candidate most likely changes: what it did before, or only the joint uses of its parents."""
-        uses = candidate.together
-        found = self._found.get((candidate.x, candidate.y))
-        if found is None:
-            return Change(
-                np.array([candidate.x, candidate.y, slot], np.int32), np.array([uses, uses, 0]), np.array([0, 0, uses])
-            )
-        before, at, new, change = found
-        there = [s == at or (s not in new and usage[s] > 0) for s in change.slots.tolist()]
-        slots, lost, won = change.among(np.array(there, np.bool_))
-        slots = np.where(slots == at, slot, slots).astype(np.int32)
-        lost, won = lost * uses // before, won * uses // before
-        return Change(slots, np.minimum(lost, usage[slots]), np.minimum(won, len(self._log2) - 1 - usage[slots]))
-
-    def _remember(self, candidates: tuple[Candidate, ...], question: TryInsertions, answer: Tried) -> None:
-        """Note what candidates change: they may not stay now, or be undone, and be tried again."""
-        if len(self._found) > MAX_FOUND:
-            self._found.clear()
-        new = frozenset([move.slot for move in question.moves])
-        for candidate, move, change in zip(candidates, question.moves, answer.changes, strict=False):
-            self._found[candidate.x, candidate.y] = Found(candidate.together, move.slot, new, change)
-        trials = dict(zip(question.removals, answer.trials, strict=False))
-        self._last |= trials
-        self.fresh.update(trials)
-
     def _take_back(self, question: TryInsertions, first: int) -> Generator[Question, Any, None]:
         """Undo what was presumed from this candidate on."""
         yield from self._restore_removed()
@@ -489,10 +351,3 @@ def _carry_out(expected: list[Expected], after: TryInsertions | None = None) -> 
 def _only(question: TryInsertions, first: int) -> TryInsertions:
     """Return the question without what comes before and after the first insertions."""
     return TryInsertions(question.moves[:first], question.keep[:first], expected=question.expected[:first])
-
-
-def _scaled(change: Change, pivot: int, uses: int) -> Change:
-    """Return what a trial would most likely find if the element that enters or leaves were used so often."""
-    lost, won = np.empty((2, len(change.slots)), np.int64)
-    changes.scale(*change, pivot, uses, lost, won)
-    return Change(change.slots, lost, won)
