@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 from test_engine_equals_twin import database, databases
-from test_pair_bounds import Frugal
+from test_pair_bounds import Frugal, keep_pairs
 
 from fedslim.mdl.cover_state import CoverState
 from fedslim.mdl.driver import Stop, drive
@@ -102,9 +102,12 @@ class Exact(Frugal):
         return self.whole.result()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_bounds_hold_after_going_back(seed):
+@pytest.mark.parametrize(
+    ("seed", "how"), [*[(seed, "square") for seed in range(4)], (1, "growing"), (1, "lists"), (1, "later in lists")]
+)
+def test_the_bounds_hold_after_going_back(seed, how, monkeypatch):
     db = planted(seed)
+    keep_pairs(how, db.n_items, monkeypatch)
     exact = Exact(db, 3)
     assert exact.run().entries == in_one_place(db, Policy(), 3, 3)[0].entries
     assert exact.checks > 1000

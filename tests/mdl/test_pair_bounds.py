@@ -141,11 +141,23 @@ def test_no_pair_is_used_together_more_often_than_its_bound_says(case, policy):
     check(*case, policy)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_bounds_hold_where_covers_cascade(seed):
-    frugal = check(*cascading(seed), Policy(width=1 + 2 * (seed % 4)))
+def keep_pairs(how, n_items, monkeypatch):
+    """Keep pairs in a square, in one that grows soon, in lists, or in lists once the square has grown."""
+    if how in {"growing", "later in lists"}:
+        monkeypatch.setattr("fedslim.mdl.table.SPARE_SLOTS", 4)
+    if how in {"lists", "later in lists"}:
+        monkeypatch.setattr("fedslim.mdl.bounded_ranking.MAX_SIDE", n_items + 8 if how == "later in lists" else 0)
+
+
+@pytest.mark.parametrize("how", ["square", "growing", "lists", "later in lists"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bounds_hold_where_covers_cascade(seed, how, monkeypatch):
+    rows, n_items = cascading(seed)
+    keep_pairs(how, n_items, monkeypatch)
+    frugal = check(rows, n_items, Policy(width=1 + 2 * (seed % 4)))
     assert frugal.checks > 1000
     assert isinstance(frugal.search.ranking, BoundedRanking)
+    assert (frugal.search.ranking._store.side > 0) == (how in {"square", "growing"})
 
 
 class Inflating(Frugal):
@@ -226,8 +238,10 @@ def test_what_is_stored_about_an_unused_element_holds_when_it_is_used_again():
     assert ranking.known(0, np.array([1], np.int32))[0].tolist() == [3]
 
 
-def test_pairs_that_were_forgotten_are_not_taken_for_zero_when_an_element_returns():
-    """The step in which {0, 1} left the table is undone, after memory was made by dropping the pairs of the dead."""
+@pytest.mark.parametrize("how", ["square", "lists"])
+def test_pairs_that_were_forgotten_are_not_taken_for_zero_when_an_element_returns(how, monkeypatch):
+    """The step in which {0, 1} left the table is undone, after its pairs made room: for new pairs, or for {1, 2}."""
+    keep_pairs(how, 3, monkeypatch)
     table = WorkingTable(3)
     usages = np.zeros(table.capacity, np.int64)
     usages[:4] = 5
@@ -240,6 +254,10 @@ def test_pairs_that_were_forgotten_are_not_taken_for_zero_when_an_element_return
     usages[3] = 0
     table.drop(3)
     ranking._make_room(1000)
+    table.stage(3, (1, 2), 5)
+    table.place(3)
+    ranking.welcome(3)
+    table.drop(3)
     table.stage(3, (0, 1), 5)
     table.place(3)
     ranking.welcome_back(3, birth)
@@ -264,8 +282,10 @@ def test_what_has_left_is_neither_expected_nor_asked_for():
     assert expected.change.slots.tolist() == [there]
 
 
-def test_bounds_stay_right_however_often_steps_are_undone():
+@pytest.mark.parametrize("how", ["square", "lists"])
+def test_bounds_stay_right_however_often_steps_are_undone(how, monkeypatch):
     """A bound is stored in 32 bits, less what two elements have won since."""
+    keep_pairs(how, 3, monkeypatch)
     others = {x: np.array([y for y in range(3) if y != x], np.int32) for x in range(3)}
     table, seven = WorkingTable(3), np.array([7, 7])
     usage = np.zeros(table.capacity, np.int64)
@@ -283,3 +303,24 @@ def test_bounds_stay_right_however_often_steps_are_undone():
         most, exact = ranking.known(0, others[0])
         assert exact.all()
         assert (most == 7).all()
+
+
+def test_a_square_that_became_lists_since_the_mark_is_forgotten(monkeypatch):
+    """What lists have then is younger than the mark, and may be too little."""
+    monkeypatch.setattr("fedslim.mdl.table.SPARE_SLOTS", 4)
+    monkeypatch.setattr("fedslim.mdl.bounded_ranking.MAX_SIDE", 7)
+    table, one = WorkingTable(3), np.array([1], np.int32)
+    usages = np.zeros(100, np.int64)
+    usages[:3] = 5
+    ranking = BoundedRanking(table, usages, np.ones(100), log2_table(99), charge=EXACT)
+    ranking.put_row(0, SlotCounts(one, np.array([4])))
+    table.mark()
+    ranking.mark()
+    for slot in range(3, 10):
+        table.stage(slot, (0, 1), slot)
+        table.place(slot)
+        ranking.welcome(slot)
+    ranking.put_row(0, SlotCounts(one, np.array([2])))
+    table.go_back()
+    ranking.go_back()
+    assert ranking.known(0, np.array([1, 2], np.int32))[0].tolist() == [5, 5]

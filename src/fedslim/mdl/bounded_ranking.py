@@ -30,6 +30,9 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int64]]  # the other elements, and b
 ALSO = 0.5
 """If rows must be asked for, then also those that may have candidates of half the gain: they would be next."""
 
+MAX_SIDE = 1 << 12
+"""Pairs of up to so many slots are kept in a square, of at most 134 MB; those of more in lists."""
+
 FIRST_PLACES = 1 << 4
 """Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
 
@@ -49,6 +52,12 @@ FIRST_FORESEEN = -3
 def _scratch_for(capacity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
     """Return the scratch memory of `PairStore` for so many slots."""
     return np.empty((2, capacity), np.int32), np.zeros((2, 2, capacity), np.int32), np.empty((2, capacity), np.int64)
+
+
+def _square_for(capacity: int) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
+    """Return the side, the bounds and the stamps of a square for so many slots; none if it would be too large."""
+    side = capacity if capacity <= MAX_SIDE else 0
+    return side, np.empty(side * side, np.int32), np.full(side * side, bounds.ABSENT)
 
 
 def _keep(room: Pairs, ends: NDArray[np.int64], parts: list[Pairs]) -> None:
@@ -78,6 +87,7 @@ class BoundedRanking(CandidateRanking):
         capacity = self._table.capacity
         self._foreseen = FIRST_FORESEEN + 1
         self._store = PairStore(
+            *_square_for(capacity),
             np.empty((FIRST_PLACES, 4), np.int32),
             np.empty((FIRST_PLACES, int(bounds.CHUNK)), np.int32),
             np.zeros(2, np.int64),
@@ -90,7 +100,7 @@ class BoundedRanking(CandidateRanking):
             self._masks(),
         )
         self._scratch = (np.empty(0, np.int32), np.empty(0, np.int64))
-        self._marked_store = KeptArrays()
+        self._marked_store, self._marked_side = KeptArrays(), False
         self._newborn: tuple[int, Candidate] | None = None
         self._pure: dict[int, int] = {}  # what entered in a pure change, and when
         self._touched = np.zeros(capacity, np.int64)  # by slot: the version in which its covers last changed
@@ -99,10 +109,14 @@ class BoundedRanking(CandidateRanking):
 
     def welcome(self, slot: int, candidate: Candidate | None = None) -> None:
         """See `CandidateRanking`."""
+        before = self.birth_of(slot) if slot < self._limit else 0
         super().welcome(slot, candidate)
         if self._births >= len(self._store.first):
             first, slots = (lengthen(some, 2 * self._births) for some in (self._store.first, self._store.slot))
             self._store = self._store._replace(first=first, slot=slots)
+        if self._store.side:
+            self._store.first[before] = bounds.FORGOTTEN  # if it returns
+            bounds.clear(slot, self._limit, self._store)
         self._store.first[self._births], self._store.slot[self._births] = bounds.NONE, slot
         self._store.slack[slot] = self._store.dirty[slot] = self._store.complete[slot] = 0
         self._newborn = None if candidate is None else (slot, candidate)
@@ -320,6 +334,8 @@ class BoundedRanking(CandidateRanking):
     def _make_room(self, pairs: int) -> None:
         """Make room for this many more pairs, and drop those of dead elements."""
         store, chunks = self._store, pairs + pairs // int(bounds.IN_CHUNK) + 2
+        if store.side:
+            return
         cells_used, chunks_used = store.used.tolist()
         if cells_used + pairs <= len(store.cells) and chunks_used + chunks <= len(store.chunks):
             return
@@ -337,28 +353,38 @@ class BoundedRanking(CandidateRanking):
 
     def _take_in_slack(self) -> None:
         """Store bounds as they are, and begin with no slack; pairs that are not stored then have no bound."""
-        self._drop_dead()
-        store = self._store
-        cells = store.cells[: store.used[0]]
-        one, other = (store.slot[cells[:, column]] for column in (bounds.ONE, bounds.OTHER))
-        most = cells[:, bounds.MOST] + store.slack[one] + store.slack[other]
-        cells[:, bounds.MOST] = np.minimum(most, np.iinfo(np.int32).max)
+        store, slack = self._store, self._store.slack
+        if store.side:
+            most, both = store.most, np.add.outer(slack[: store.side], slack[: store.side]).reshape(-1)
+        else:
+            self._drop_dead()
+            cells = store.cells[: store.used[0]]
+            one, other = (store.slot[cells[:, column]] for column in (bounds.ONE, bounds.OTHER))
+            most, both = cells[:, bounds.MOST], slack[one] + slack[other]
+        most[:] = np.minimum(most + both, np.iinfo(np.int32).max)
         store.slack[:] = store.complete[:] = 0
 
     def mark(self) -> None:
         """See `CandidateRanking`."""
         super().mark()
+        self._marked_side = self._store.side > 0
         self._marked_store.keep(self._known_pairs(*self._store.used.tolist()))
 
     def go_back(self) -> None:
         """See `CandidateRanking`."""
         super().go_back()
-        self._marked_store.put_back(self._known_pairs(len(self._store.cells), len(self._store.chunks)))
+        store = self._store
+        if (store.side > 0) == self._marked_side:
+            self._marked_store.put_back(self._known_pairs(len(store.cells), len(store.chunks)))
+        else:  # The square has become too large since.
+            store.first[:] = bounds.FORGOTTEN
+            store.used[:] = store.slack[:] = store.complete[:] = 0
         self._newborn, self._pure = None, {}
 
     def _known_pairs(self, cells: int, chunks: int) -> list[NDArray[Any]]:
-        s = self._store
-        return [s.cells[:cells], s.chunks[:chunks], s.used, s.first, s.slot, s.slack, s.dirty, s.complete]
+        s, limit = self._store, self._limit
+        square = [some.reshape(s.side, s.side)[:limit, :limit] for some in (s.most, s.stamp)]
+        return [*square, s.cells[:cells], s.chunks[:chunks], s.used, s.first, s.slot, s.slack, s.dirty, s.complete]
 
     def _grow(self) -> None:
         super()._grow()
@@ -374,7 +400,20 @@ class BoundedRanking(CandidateRanking):
                 dirty=lengthen(self._store.dirty, capacity),
                 complete=lengthen(self._store.complete, capacity),
             )
+            if self._store.side:
+                self._enlarge_square(capacity)
         self._store = self._store._replace(mask=self._masks())
+
+    def _enlarge_square(self, capacity: int) -> None:
+        """Make room for the pairs of more slots: a larger square, or lists."""
+        before, (side, most, stamp) = self._store, _square_for(capacity)
+        self._store = before._replace(side=side, most=most, stamp=stamp)
+        if side:
+            for old, new in ((before.most, most), (before.stamp, stamp)):
+                new.reshape(side, side)[: before.side, : before.side] = old.reshape(before.side, before.side)
+        else:
+            self._make_room(int(np.count_nonzero(before.stamp != bounds.ABSENT)))
+            bounds.move_to_lists(before, self._limit, self._store, self._facts)
 
     def _masks(self) -> NDArray[np.uint64]:
         """Return the items of each element as bits; nothing if several items share a bit."""

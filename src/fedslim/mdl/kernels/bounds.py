@@ -3,6 +3,9 @@
 A pair that is not stored is used together at most as often as its elements have won covers since their rows were
 complete (`slack`). The value of a stored pair is kept relative to that slack, so a win raises the bounds of all pairs
 of an element at once. docs/explanation/decisions/pair-bounds.md has the proofs.
+
+Pairs are kept in a square, which is fast, until there are so many slots that it would be too large. Then they are kept
+in lists, a list for each element, which take memory only for pairs that are stored.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ if TYPE_CHECKING:
 INEXACT = np.int64(-1)
 """A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
 
-ONE, OTHER, MOST, STAMP = (np.int64(column) for column in range(4))
-"""The births of two elements; the bound of their co-usage, less the slack of both; the version in which it was counted,
-INEXACT if it is only a bound."""
+MOST, STAMP, ONE, OTHER = (np.int64(column) for column in range(4))
+"""Of a pair in a list: the bound of its co-usage, less the slack of both elements; the version in which it was counted,
+INEXACT if it is only a bound; the births of both elements."""
+
+ABSENT = np.int32(np.iinfo(np.int32).min)
+"""Instead of a stamp: nothing is stored."""
 
 IN_CHUNK, LENGTH, NEXT, CHUNK = (np.int64(column) for column in (14, 14, 15, 16))
 """A chunk of a list has up to 14 places of pairs, their number, and the next chunk: as much as a line of the cache."""
@@ -37,9 +43,12 @@ NONE, FORGOTTEN = np.int32(-1), np.int32(-2)
 
 
 class PairStore(NamedTuple):
-    """What is known about pairs: lists of the pairs of each element, and what is known about each element."""
+    """What is known about pairs: a square or lists of them, and what is known about each element."""
 
-    cells: NDArray[np.int32]  # a row for each pair, with the columns above
+    side: int  # of the square, in slots; 0 if there are lists
+    most: NDArray[np.int32]  # the square, row by row; both (a, b) and (b, a) have …
+    stamp: NDArray[np.int32]  # … what lists have in these columns
+    cells: NDArray[np.int32]  # the pairs in the lists, with the columns above
     chunks: NDArray[np.int32]  # the lists
     used: NDArray[np.int64]  # how many cells and chunks are in use
     first: NDArray[np.int32]  # for each birth, the first chunk of the list of its pairs
@@ -78,10 +87,13 @@ class Fetched(NamedTuple):
 
 @inner
 def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
-    """Write into at[k] where the pairs of an element are, by slot, and into seen[k] what is stored there."""
+    """Write into at[k] where in the lists the pairs of an element are, by slot, and into seen[k] what is there."""
+    if store.side > 0:
+        return
     birth = facts.birth[x]
     for y in range(limit):
         store.at[k, y] = NONE
+        store.seen[k, 1, y] = ABSENT
     chunk = np.int64(store.first[birth])
     while chunk >= 0:
         for j in range(store.chunks[chunk, LENGTH]):
@@ -95,6 +107,23 @@ def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> Non
         chunk = np.int64(store.chunks[chunk, NEXT])
 
 
+@inlined
+def _place(k: int, a: int, b: int, store: PairStore) -> int:
+    """Return where a pair is stored, or NONE, after `find` for `a`."""
+    if store.side == 0:
+        return np.int64(store.at[k, b])
+    place = a * store.side + b
+    return np.int64(NONE) if store.stamp[place] == ABSENT else place
+
+
+@inlined
+def _read(place: int, store: PairStore) -> tuple[int, int]:
+    """Return what is stored of a pair: MOST and STAMP."""
+    if store.side == 0:
+        return np.int64(store.cells[place, MOST]), np.int64(store.cells[place, STAMP])
+    return np.int64(store.most[place]), np.int64(store.stamp[place])
+
+
 @inner
 def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
     """Write bounds of the co-usages of an element into bounds[k], by slot; `bound` reads them.
@@ -102,13 +131,16 @@ def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts)
     This loop has no branches, most of which the processor would predict wrongly.
     """
     find(x, k, limit, store, facts)
-    at, most, stamp, bounds = store.at[k], store.seen[k, 0], store.seen[k, 1], store.bounds[k]
+    most, stamp, bounds = store.seen[k, 0], store.seen[k, 1], store.bounds[k]
+    if store.side > 0:
+        begin = x * store.side
+        most, stamp = store.most[begin : begin + limit], store.stamp[begin : begin + limit]
     own_slack, own_usage, own_complete = store.slack[x], facts.usage[x], store.complete[x]
     own_dirty = max(store.dirty[x], np.int64(0))
     for i in range(limit):
         y = np.uintp(i)  # an index without a sign need not be checked
         slack, uses = own_slack + store.slack[y], min(own_usage, facts.usage[y])
-        stored = at[y] >= 0
+        stored = stamp[y] != ABSENT
         unseen = slack if own_complete | store.complete[y] else uses
         known = max(min(most[y] + slack if stored else unseen, uses), np.int64(0))
         exact = stored & (np.int64(stamp[y]) >= max(own_dirty, store.dirty[y]))
@@ -118,12 +150,24 @@ def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts)
 @inlined
 def _put(a: int, b: int, place: int, count: int, stamp: int, store: PairStore, facts: TableFacts) -> None:
     """Store a pair, at its place if it has one."""
-    if place < 0:
+    if store.side > 0:
+        place = a * store.side + b
+    elif place < 0:
         place = store.used[0]
         store.used[0] += 1
         _link(place, facts.birth[a], facts.birth[b], store)
-    store.cells[place, MOST] = count - store.slack[a] - store.slack[b]
-    store.cells[place, STAMP] = stamp
+    _write(a, b, place, count - store.slack[a] - store.slack[b], stamp, store)
+
+
+@inlined
+def _write(a: int, b: int, place: int, most: int, stamp: int, store: PairStore) -> None:
+    """Change what is stored of a pair at its place."""
+    if store.side == 0:
+        store.cells[place, MOST], store.cells[place, STAMP] = most, stamp
+    else:
+        twin = b * store.side + a
+        store.most[place] = store.most[twin] = most
+        store.stamp[place] = store.stamp[twin] = stamp
 
 
 @inlined
@@ -157,7 +201,7 @@ def _overlap(a: int, b: int, store: PairStore) -> bool:
 
 @inlined
 def _is_exact(place: int, a: int, b: int, store: PairStore) -> bool:
-    return store.cells[place, STAMP] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+    return _read(place, store)[1] >= max(store.dirty[a], store.dirty[b], np.int64(0))
 
 
 @inner
@@ -165,7 +209,7 @@ def _bound(a: int, b: int, place: int, uses: int, store: PairStore) -> int:
     """Return a bound of a pair's co-usage; `uses` is a bound by the usages."""
     slack = store.slack[a] + store.slack[b]
     if place >= 0:
-        count = store.cells[place, MOST] + slack
+        count = _read(place, store)[0] + slack
         if _is_exact(place, a, b, store):
             return min(max(count, np.int64(0)), uses)  # as it is, unless a member of a federation lies
         uses = min(uses, count)
@@ -196,7 +240,8 @@ def put_checked(rows: BoundedRows, limit: int, version: int, store: PairStore, f
                 return False
             k += 1
         for j in range(begin, k):
-            _put(x, np.int64(others[j]), np.int64(store.at[0, others[j]]), counts[j], version, store, facts)
+            other = np.int64(others[j])
+            _put(x, other, _place(0, x, other, store), counts[j], version, store, facts)
     return True
 
 
@@ -234,7 +279,8 @@ def put_sound(
         find(x, 0, limit, store, facts)
         while k < ends[r]:
             if kept[k] == 1:
-                _put(x, np.int64(others[k]), np.int64(store.at[0, others[k]]), counts[k], version, store, facts)
+                other = np.int64(others[k])
+                _put(x, other, _place(0, x, other, store), counts[k], version, store, facts)
             k += 1
     return True
 
@@ -249,7 +295,7 @@ def put_row(x: int, row: np.ndarray, limit: int, version: int, store: PairStore,
         if y == x:
             continue
         # What is stored about an unused element refers to the slack that is forgotten here, so it is replaced, too.
-        place = np.int64(store.at[0, y])
+        place = _place(0, x, np.int64(y), store)
         if place >= 0 or (facts.usage[y] > 0 and (row[y] != 0 or store.slack[y] != 0)):
             _put(x, y, place, row[y], version, store, facts)
 
@@ -290,9 +336,9 @@ def enter(
             continue  # as for any pair that is not stored
         _put(z, f, np.int64(NONE), most + store.slack[z], INEXACT, store, facts)
         if pure and most > 0:
-            _await(np.int64(store.at[0, f]), x, f, version, store)
-            _await(np.int64(store.at[1, f]), y, f, version, store)
-    _put(x, y, np.int64(store.at[0, y]), np.int64(0), version, store, facts)
+            _await(_place(0, x, f, store), x, f, version, store)
+            _await(_place(1, y, f, store), y, f, version, store)
+    _put(x, y, _place(0, x, y, store), np.int64(0), version, store, facts)
     return pure
 
 
@@ -328,11 +374,11 @@ def spread(
                 if f > a:
                     continue  # once for both
             else:
-                at_pivot = _bound(pivot, f, np.int64(store.at[0, f]), uses, store)
+                at_pivot = _bound(pivot, f, _place(0, pivot, f, store), uses, store)
                 if at_pivot == 0:
                     continue
                 more = min(won[k], at_pivot)
-            place = np.int64(store.at[1, f])
+            place = _place(1, a, f, store)
             most = _bound(a, f, place, max(facts.usage[a], facts.usage[f]), store)
             _put(a, f, place, most + more, INEXACT, store, facts)
     for k in range(len(slots)):
@@ -343,7 +389,8 @@ def spread(
 def _await(place: int, x: int, f: int, version: int, store: PairStore) -> None:
     """Note that a count will be exact again when the count that is to be subtracted from it is known."""
     if place >= 0:
-        store.cells[place, STAMP] = -1 - version if _is_exact(place, x, f, store) else INEXACT
+        stamp = -1 - version if _is_exact(place, x, f, store) else INEXACT
+        _write(x, f, place, _read(place, store)[0], stamp, store)
 
 
 @njit
@@ -368,14 +415,14 @@ def derive(
     find(x, 0, limit, store, facts)
     for k in range(len(others)):
         f = np.int64(others[k])
-        place = np.int64(store.at[0, f])
-        if kept[k] == 0 or touched[f] > entered:
+        place = _place(0, x, f, store)
+        if kept[k] == 0 or touched[f] > entered or f in (x, z) or place < 0:
             continue
-        if f in (x, z) or place < 0 or store.cells[place, STAMP] != -1 - entered:
+        most, stamp = _read(place, store)
+        if stamp != -1 - entered:
             continue  # it is not this element that it waits for
         if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
-            store.cells[place, MOST] -= counts[k]
-            store.cells[place, STAMP] = version
+            _write(x, f, place, most - counts[k], version, store)
 
 
 @njit
@@ -383,9 +430,9 @@ def exact_of(x: int, counts: np.ndarray, limit: int, store: PairStore, facts: Ta
     """Write the counts of the pairs of an element that are stored and known into `counts`, by slot."""
     find(x, 0, limit, store, facts)
     for y in range(limit):
-        place = np.int64(store.at[0, y])
+        place = _place(0, x, np.int64(y), store)
         if place >= 0 and facts.usage[y] > 0 and _is_exact(place, x, y, store):
-            counts[y] = store.cells[place, MOST] + store.slack[x] + store.slack[y]
+            counts[y] = _read(place, store)[0] + store.slack[x] + store.slack[y]
 
 
 @njit
@@ -396,6 +443,24 @@ def bounds_of(
     find_bounds(z, 0, limit, store, facts)
     for k in range(len(others)):
         counts[k], known[k] = bound(0, z, np.int64(others[k]), store)
+
+
+@njit
+def clear(x: int, limit: int, store: PairStore) -> None:
+    """Forget all pairs of a slot, in a square: another element has it now."""
+    for y in range(limit):
+        store.stamp[x * store.side + y] = store.stamp[y * store.side + x] = ABSENT
+
+
+@njit
+def move_to_lists(square: PairStore, limit: int, store: PairStore, facts: TableFacts) -> None:
+    """Put the pairs of a square into lists."""
+    for a in range(limit):
+        for b in range(a):
+            place = a * square.side + b
+            if square.stamp[place] != ABSENT:
+                most = square.most[place] + store.slack[a] + store.slack[b]
+                _put(np.int64(a), np.int64(b), np.int64(NONE), most, square.stamp[place], store, facts)
 
 
 @njit
