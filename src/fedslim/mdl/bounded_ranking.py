@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedslim.errors import RunError
-from fedslim.mdl.kernels import bounds, foreseeing, planning
+from fedslim.mdl.kernels import bounds, foreseeing, pair_store, planning
 from fedslim.mdl.kernels.arrays import KeptArrays, lengthen
-from fedslim.mdl.kernels.bounds import BoundedRows, Fetched, PairStore
+from fedslim.mdl.kernels.bounds import BoundedRows, Fetched
+from fedslim.mdl.kernels.pair_store import PairStore
 from fedslim.mdl.kernels.ranking import TableFacts, Totals
 from fedslim.mdl.objective import log2
 from fedslim.mdl.policy import MAX_WIDTH
@@ -57,7 +58,7 @@ def _scratch_for(capacity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], N
 def _square_for(capacity: int) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
     """Return the side, the bounds and the stamps of a square for so many slots; none if it would be too large."""
     side = capacity if capacity <= MAX_SIDE else 0
-    return side, np.empty(side * side, np.int32), np.full(side * side, bounds.ABSENT)
+    return side, np.empty(side * side, np.int32), np.full(side * side, pair_store.ABSENT)
 
 
 def _keep(room: Pairs, ends: NDArray[np.int64], parts: list[Pairs]) -> None:
@@ -89,9 +90,9 @@ class BoundedRanking(CandidateRanking):
         self._store = PairStore(
             *_square_for(capacity),
             np.empty((FIRST_PLACES, 4), np.int32),
-            np.empty((FIRST_PLACES, int(bounds.CHUNK)), np.int32),
+            np.empty((FIRST_PLACES, int(pair_store.CHUNK)), np.int32),
             np.zeros(2, np.int64),
-            np.full(capacity + 1, bounds.NONE),
+            np.full(capacity + 1, pair_store.NONE),
             np.arange(capacity + 1, dtype=np.int32),
             *_scratch_for(capacity),
             np.zeros(capacity, np.int64),
@@ -115,9 +116,9 @@ class BoundedRanking(CandidateRanking):
             first, slots = (lengthen(some, 2 * self._births) for some in (self._store.first, self._store.slot))
             self._store = self._store._replace(first=first, slot=slots)
         if self._store.side:
-            self._store.first[before] = bounds.FORGOTTEN  # if it returns
-            bounds.clear(slot, self._limit, self._store)
-        self._store.first[self._births], self._store.slot[self._births] = bounds.NONE, slot
+            self._store.first[before] = pair_store.FORGOTTEN  # if it returns
+            pair_store.clear(slot, self._limit, self._store)
+        self._store.first[self._births], self._store.slot[self._births] = pair_store.NONE, slot
         self._store.slack[slot] = self._store.dirty[slot] = self._store.complete[slot] = 0
         self._newborn = None if candidate is None else (slot, candidate)
 
@@ -125,7 +126,7 @@ class BoundedRanking(CandidateRanking):
         """See `CandidateRanking`."""
         super().welcome_back(slot, birth)
         # If its pairs have been forgotten, nothing follows from a pair that is not stored, whatever the other element.
-        self._store.complete[slice(None) if self._store.first[birth] == bounds.FORGOTTEN else slot] = 0
+        self._store.complete[slice(None) if self._store.first[birth] == pair_store.FORGOTTEN else slot] = 0
 
     def change(self, change: Change, pivot: int | None) -> None:
         """See `CandidateRanking`."""
@@ -333,7 +334,7 @@ class BoundedRanking(CandidateRanking):
 
     def _make_room(self, pairs: int) -> None:
         """Make room for this many more pairs, and drop those of dead elements."""
-        store, chunks = self._store, pairs + pairs // int(bounds.IN_CHUNK) + 2
+        store, chunks = self._store, pairs + pairs // int(pair_store.IN_CHUNK) + 2
         if store.side:
             return
         cells_used, chunks_used = store.used.tolist()
@@ -349,7 +350,7 @@ class BoundedRanking(CandidateRanking):
         alive = np.zeros(self._births + 1, np.uint8)
         rank = self._table.elements.rank[: self._limit]
         alive[self._facts.birth[: self._limit][(self._facts.usage[: self._limit] > 0) | (rank >= 0)]] = 1
-        bounds.compact(alive, self._store)
+        pair_store.compact(alive, self._store)
 
     def _take_in_slack(self) -> None:
         """Store bounds as they are, and begin with no slack; pairs that are not stored then have no bound."""
@@ -359,8 +360,8 @@ class BoundedRanking(CandidateRanking):
         else:
             self._drop_dead()
             cells = store.cells[: store.used[0]]
-            one, other = (store.slot[cells[:, column]] for column in (bounds.ONE, bounds.OTHER))
-            most, both = cells[:, bounds.MOST], slack[one] + slack[other]
+            one, other = (store.slot[cells[:, column]] for column in (pair_store.ONE, pair_store.OTHER))
+            most, both = cells[:, pair_store.MOST], slack[one] + slack[other]
         most[:] = np.minimum(most + both, np.iinfo(np.int32).max)
         store.slack[:] = store.complete[:] = 0
 
@@ -377,7 +378,7 @@ class BoundedRanking(CandidateRanking):
         if (store.side > 0) == self._marked_side:
             self._marked_store.put_back(self._known_pairs(len(store.cells), len(store.chunks)))
         else:  # The square has become too large since.
-            store.first[:] = bounds.FORGOTTEN
+            store.first[:] = pair_store.FORGOTTEN
             store.used[:] = store.slack[:] = store.complete[:] = 0
         self._newborn, self._pure = None, {}
 
@@ -412,8 +413,8 @@ class BoundedRanking(CandidateRanking):
             for old, new in ((before.most, most), (before.stamp, stamp)):
                 new.reshape(side, side)[: before.side, : before.side] = old.reshape(before.side, before.side)
         else:
-            self._make_room(int(np.count_nonzero(before.stamp != bounds.ABSENT)))
-            bounds.move_to_lists(before, self._limit, self._store, self._facts)
+            self._make_room(int(np.count_nonzero(before.stamp != pair_store.ABSENT)))
+            pair_store.move_to_lists(before, self._limit, self._store, self._facts)
 
     def _masks(self) -> NDArray[np.uint64]:
         """Return the items of each element as bits; nothing if several items share a bit."""

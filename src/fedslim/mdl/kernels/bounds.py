@@ -3,9 +3,6 @@
 A pair that is not stored is used together at most as often as its elements have won covers since their rows were
 complete (`slack`). The value of a stored pair is kept relative to that slack, so a win raises the bounds of all pairs
 of an element at once. docs/explanation/decisions/pair-bounds.md has the proofs.
-
-Pairs are kept in a square, which is fast, until there are so many slots that it would be too large. Then they are kept
-in lists, a list for each element, which take memory only for pairs that are stored.
 """
 
 from __future__ import annotations
@@ -17,49 +14,14 @@ from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
 from fedslim.mdl.kernels.arrays import WORDS
+from fedslim.mdl.kernels.pair_store import ABSENT, INEXACT, NONE, PairStore, find, place_of, put, read, write
 from fedslim.mdl.kernels.ranking import TableFacts
 
 if TYPE_CHECKING:
     from fedslim.mdl.questions import Change
 
-INEXACT = np.int64(-1)
-"""A stamp below this one is that of a count from which another one must be subtracted: minus the version, less 1."""
-
-MOST, STAMP, ONE, OTHER = (np.int64(column) for column in range(4))
-"""Of a pair in a list: the bound of its co-usage, less the slack of both elements; the version in which it was counted,
-INEXACT if it is only a bound; the births of both elements."""
-
-ABSENT = np.int32(np.iinfo(np.int32).min)
-"""Instead of a stamp: nothing is stored."""
-
-IN_CHUNK, LENGTH, NEXT, CHUNK = (np.int64(column) for column in (14, 14, 15, 16))
-"""A chunk of a list has up to 14 places of pairs, their number, and the next chunk: as much as a line of the cache."""
-
 PURE = 3
 """A pure change touches a new element and its two parents."""
-
-NONE, FORGOTTEN = np.int32(-1), np.int32(-2)
-"""Instead of a place: there is no pair, or there were pairs until the element left the table."""
-
-
-class PairStore(NamedTuple):
-    """What is known about pairs: a square or lists of them, and what is known about each element."""
-
-    side: int  # of the square, in slots; 0 if there are lists
-    most: NDArray[np.int32]  # the square, row by row; both (a, b) and (b, a) have …
-    stamp: NDArray[np.int32]  # … what lists have in these columns
-    cells: NDArray[np.int32]  # the pairs in the lists, with the columns above
-    chunks: NDArray[np.int32]  # the lists
-    used: NDArray[np.int64]  # how many cells and chunks are in use
-    first: NDArray[np.int32]  # for each birth, the first chunk of the list of its pairs
-    slot: NDArray[np.int32]  # for each birth, its slot
-    at: NDArray[np.int32]  # scratch memory: for two elements, where their pairs with each slot are, and what is …
-    seen: NDArray[np.int32]  # … stored there, MOST and STAMP
-    bounds: NDArray[np.int64]  # scratch memory: bounds of these pairs, negative if they are not the counts themselves
-    slack: NDArray[np.int64]  # for each element, how many covers have won it since its row was complete
-    dirty: NDArray[np.int64]  # for each element, the version in which its covers last changed in an unknown way
-    complete: NDArray[np.uint8]  # for each element, whether pairs that are not stored are bounded by the slack
-    mask: NDArray[np.uint64]  # the items of each element, one bit for each; empty if there are too many items
 
 
 class BoundedRows(NamedTuple):
@@ -86,45 +48,6 @@ class Fetched(NamedTuple):
 
 
 @inner
-def find(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
-    """Write into at[k] where in the lists the pairs of an element are, by slot, and into seen[k] what is there."""
-    if store.side > 0:
-        return
-    birth = facts.birth[x]
-    for y in range(limit):
-        store.at[k, y] = NONE
-        store.seen[k, 1, y] = ABSENT
-    chunk = np.int64(store.first[birth])
-    while chunk >= 0:
-        for j in range(store.chunks[chunk, LENGTH]):
-            place = np.int64(store.chunks[chunk, j])
-            # One of the two births is the element's own.
-            other = store.cells[place, ONE] + store.cells[place, OTHER] - birth
-            y = store.slot[other]
-            if facts.birth[y] == other:
-                store.at[k, y] = place
-                store.seen[k, 0, y], store.seen[k, 1, y] = store.cells[place, MOST], store.cells[place, STAMP]
-        chunk = np.int64(store.chunks[chunk, NEXT])
-
-
-@inlined
-def _place(k: int, a: int, b: int, store: PairStore) -> int:
-    """Return where a pair is stored, or NONE, after `find` for `a`."""
-    if store.side == 0:
-        return np.int64(store.at[k, b])
-    place = a * store.side + b
-    return np.int64(NONE) if store.stamp[place] == ABSENT else place
-
-
-@inlined
-def _read(place: int, store: PairStore) -> tuple[int, int]:
-    """Return what is stored of a pair: MOST and STAMP."""
-    if store.side == 0:
-        return np.int64(store.cells[place, MOST]), np.int64(store.cells[place, STAMP])
-    return np.int64(store.most[place]), np.int64(store.stamp[place])
-
-
-@inner
 def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts) -> None:
     """Write bounds of the co-usages of an element into bounds[k], by slot; `bound` reads them.
 
@@ -148,47 +71,6 @@ def find_bounds(x: int, k: int, limit: int, store: PairStore, facts: TableFacts)
 
 
 @inlined
-def _put(a: int, b: int, place: int, count: int, stamp: int, store: PairStore, facts: TableFacts) -> None:
-    """Store a pair, at its place if it has one."""
-    if store.side > 0:
-        place = a * store.side + b
-    elif place < 0:
-        place = store.used[0]
-        store.used[0] += 1
-        _link(place, facts.birth[a], facts.birth[b], store)
-    _write(a, b, place, count - store.slack[a] - store.slack[b], stamp, store)
-
-
-@inlined
-def _write(a: int, b: int, place: int, most: int, stamp: int, store: PairStore) -> None:
-    """Change what is stored of a pair at its place."""
-    if store.side == 0:
-        store.cells[place, MOST], store.cells[place, STAMP] = most, stamp
-    else:
-        twin = b * store.side + a
-        store.most[place] = store.most[twin] = most
-        store.stamp[place] = store.stamp[twin] = stamp
-
-
-@inlined
-def _link(place: int, one: int, other: int, store: PairStore) -> None:
-    """Put a pair into the lists of both elements, given by their births."""
-    store.cells[place, ONE] = one
-    store.cells[place, OTHER] = other
-    for birth in (one, other):
-        chunk = np.int64(store.first[birth])
-        if chunk < 0 or store.chunks[chunk, LENGTH] == IN_CHUNK:
-            chunk = store.used[1]
-            store.used[1] += 1
-            store.chunks[chunk, LENGTH] = 0
-            store.chunks[chunk, NEXT] = store.first[birth]
-            store.first[birth] = chunk
-        n = np.int64(store.chunks[chunk, LENGTH])
-        store.chunks[chunk, n] = place
-        store.chunks[chunk, LENGTH] = n + 1
-
-
-@inlined
 def _overlap(a: int, b: int, store: PairStore) -> bool:
     """Return whether two elements have an item in common: then no cover has both."""
     if len(store.mask) == 0:
@@ -201,7 +83,7 @@ def _overlap(a: int, b: int, store: PairStore) -> bool:
 
 @inlined
 def _is_exact(place: int, a: int, b: int, store: PairStore) -> bool:
-    return _read(place, store)[1] >= max(store.dirty[a], store.dirty[b], np.int64(0))
+    return read(place, store)[1] >= max(store.dirty[a], store.dirty[b], np.int64(0))
 
 
 @inner
@@ -209,7 +91,7 @@ def _bound(a: int, b: int, place: int, uses: int, store: PairStore) -> int:
     """Return a bound of a pair's co-usage; `uses` is a bound by the usages."""
     slack = store.slack[a] + store.slack[b]
     if place >= 0:
-        count = _read(place, store)[0] + slack
+        count = read(place, store)[0] + slack
         if _is_exact(place, a, b, store):
             return min(max(count, np.int64(0)), uses)  # as it is, unless a member of a federation lies
         uses = min(uses, count)
@@ -241,7 +123,7 @@ def put_checked(rows: BoundedRows, limit: int, version: int, store: PairStore, f
             k += 1
         for j in range(begin, k):
             other = np.int64(others[j])
-            _put(x, other, _place(0, x, other, store), counts[j], version, store, facts)
+            put(x, other, place_of(0, x, other, store), counts[j], version, store, facts)
     return True
 
 
@@ -280,7 +162,7 @@ def put_sound(
         while k < ends[r]:
             if kept[k] == 1:
                 other = np.int64(others[k])
-                _put(x, other, _place(0, x, other, store), counts[k], version, store, facts)
+                put(x, other, place_of(0, x, other, store), counts[k], version, store, facts)
             k += 1
     return True
 
@@ -295,9 +177,9 @@ def put_row(x: int, row: np.ndarray, limit: int, version: int, store: PairStore,
         if y == x:
             continue
         # What is stored about an unused element refers to the slack that is forgotten here, so it is replaced, too.
-        place = _place(0, x, np.int64(y), store)
+        place = place_of(0, x, np.int64(y), store)
         if place >= 0 or (facts.usage[y] > 0 and (row[y] != 0 or store.slack[y] != 0)):
-            _put(x, y, place, row[y], version, store, facts)
+            put(x, y, place, row[y], version, store, facts)
 
 
 @njit
@@ -334,11 +216,11 @@ def enter(
         most = min(bound(0, x, f, store)[0], bound(1, y, f, store)[0])
         if most == 0 and store.slack[f] == 0:
             continue  # as for any pair that is not stored
-        _put(z, f, np.int64(NONE), most + store.slack[z], INEXACT, store, facts)
+        put(z, f, np.int64(NONE), most + store.slack[z], INEXACT, store, facts)
         if pure and most > 0:
-            _await(_place(0, x, f, store), x, f, version, store)
-            _await(_place(1, y, f, store), y, f, version, store)
-    _put(x, y, _place(0, x, y, store), np.int64(0), version, store, facts)
+            _await(place_of(0, x, f, store), x, f, version, store)
+            _await(place_of(1, y, f, store), y, f, version, store)
+    put(x, y, place_of(0, x, y, store), np.int64(0), version, store, facts)
     return pure
 
 
@@ -374,13 +256,13 @@ def spread(
                 if f > a:
                     continue  # once for both
             else:
-                at_pivot = _bound(pivot, f, _place(0, pivot, f, store), uses, store)
+                at_pivot = _bound(pivot, f, place_of(0, pivot, f, store), uses, store)
                 if at_pivot == 0:
                     continue
                 more = min(won[k], at_pivot)
-            place = _place(1, a, f, store)
+            place = place_of(1, a, f, store)
             most = _bound(a, f, place, max(facts.usage[a], facts.usage[f]), store)
-            _put(a, f, place, most + more, INEXACT, store, facts)
+            put(a, f, place, most + more, INEXACT, store, facts)
     for k in range(len(slots)):
         pending[slots[k]] = 0
 
@@ -390,7 +272,7 @@ def _await(place: int, x: int, f: int, version: int, store: PairStore) -> None:
     """Note that a count will be exact again when the count that is to be subtracted from it is known."""
     if place >= 0:
         stamp = -1 - version if _is_exact(place, x, f, store) else INEXACT
-        _write(x, f, place, _read(place, store)[0], stamp, store)
+        write(x, f, place, read(place, store)[0], stamp, store)
 
 
 @njit
@@ -415,14 +297,14 @@ def derive(
     find(x, 0, limit, store, facts)
     for k in range(len(others)):
         f = np.int64(others[k])
-        place = _place(0, x, f, store)
+        place = place_of(0, x, f, store)
         if kept[k] == 0 or touched[f] > entered or f in (x, z) or place < 0:
             continue
-        most, stamp = _read(place, store)
+        most, stamp = read(place, store)
         if stamp != -1 - entered:
             continue  # it is not this element that it waits for
         if entered >= max(store.dirty[x], store.dirty[f], store.dirty[z]):
-            _write(x, f, place, most - counts[k], version, store)
+            write(x, f, place, most - counts[k], version, store)
 
 
 @njit
@@ -430,9 +312,9 @@ def exact_of(x: int, counts: np.ndarray, limit: int, store: PairStore, facts: Ta
     """Write the counts of the pairs of an element that are stored and known into `counts`, by slot."""
     find(x, 0, limit, store, facts)
     for y in range(limit):
-        place = _place(0, x, np.int64(y), store)
+        place = place_of(0, x, np.int64(y), store)
         if place >= 0 and facts.usage[y] > 0 and _is_exact(place, x, y, store):
-            counts[y] = _read(place, store)[0] + store.slack[x] + store.slack[y]
+            counts[y] = read(place, store)[0] + store.slack[x] + store.slack[y]
 
 
 @njit
@@ -443,38 +325,3 @@ def bounds_of(
     find_bounds(z, 0, limit, store, facts)
     for k in range(len(others)):
         counts[k], known[k] = bound(0, z, np.int64(others[k]), store)
-
-
-@njit
-def clear(x: int, limit: int, store: PairStore) -> None:
-    """Forget all pairs of a slot, in a square: another element has it now."""
-    for y in range(limit):
-        store.stamp[x * store.side + y] = store.stamp[y * store.side + x] = ABSENT
-
-
-@njit
-def move_to_lists(square: PairStore, limit: int, store: PairStore, facts: TableFacts) -> None:
-    """Put the pairs of a square into lists."""
-    for a in range(limit):
-        for b in range(a):
-            place = a * square.side + b
-            if square.stamp[place] != ABSENT:
-                most = square.most[place] + store.slack[a] + store.slack[b]
-                _put(np.int64(a), np.int64(b), np.int64(NONE), most, square.stamp[place], store, facts)
-
-
-@njit
-def compact(alive: np.ndarray, store: PairStore) -> None:
-    """Forget the pairs of elements that are not in the table; `alive` is indexed by birth."""
-    for birth in range(len(alive)):
-        store.first[birth] = NONE if alive[birth] == 1 else FORGOTTEN
-    n = store.used[0]
-    store.used[:] = 0
-    for k in range(n):
-        one, other = store.cells[k, ONE], store.cells[k, OTHER]
-        if alive[one] == 0 or alive[other] == 0:
-            continue
-        place = store.used[0]
-        store.used[0] += 1
-        store.cells[place, MOST], store.cells[place, STAMP] = store.cells[k, MOST], store.cells[k, STAMP]
-        _link(place, np.int64(one), np.int64(other), store)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedslim._jit import inlined, inner, njit
-from fedslim.mdl.kernels.bounds import PairStore, bound, find_bounds
+from fedslim.mdl.kernels.bounds import bound, find_bounds
+from fedslim.mdl.kernels.pair_store import PairStore
 from fedslim.mdl.kernels.planning import best_gain
 from fedslim.mdl.kernels.ranking import TableFacts, Totals
 

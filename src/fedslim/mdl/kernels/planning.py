@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedslim._jit import inlined, inner, njit
-from fedslim.mdl.kernels.bounds import NONE, PairStore, bound, find_bounds
+from fedslim.mdl.kernels.bounds import bound, find_bounds
+from fedslim.mdl.kernels.pair_store import NONE, PairStore
 from fedslim.mdl.kernels.ranking import Known, PairRows, TableFacts, Totals, add_row, belongs, estimate
 
 ASK, IF_ENOUGH, AS_IT_IS = (np.int64(purpose) for purpose in range(3))
