@@ -5,7 +5,6 @@ import os
 import re
 import traceback
 from collections.abc import Callable
-from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -85,10 +84,10 @@ def _version(wanted: bool) -> None:
 def fedslim(
     context: typer.Context,
     *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    debug: Annotated[bool, flag(DEBUG, "Show the traceback of an error.")] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    debug: bool = flag(DEBUG, "Show the traceback of an error."),
 ) -> None:
     """Print the help if no command is given."""
     del version, debug  # a callback handles --version, and `run` has removed --debug

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console import options, output
 from fedslim.cli.console.options import Variant, argument, command_group, option, whole
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_JOBS = 256
 MAX_SEEDS = 1000
+RESULTS = Path("results")
 SAY_EVERY = 30.0  # seconds between two progress lines in a log
 
 app = command_group(
@@ -28,16 +29,15 @@ app = command_group(
 Name = StrEnum("Name", ["iid", "scalability", "uneven", "noniid", "gap", "budget"])
 """The experiments; a test checks that the list is complete."""
 
-Chosen = Annotated[Name, argument("NAME", "An experiment from `fedslim experiment list`.")]
-Datasets = Annotated[str | None, option("A,B", "Use these data sets instead of the experiment's own.")]
-Variants = Annotated[str | None, option("x,sa,so", "Run only these variants.")]
-Seeds = Annotated[int, option("N", "Use seeds 0 to N-1, and show the mean.", whole(1, MAX_SEEDS))]
-Results = Annotated[Path, option("DIR", "The folder with the run records.", name="--results")]
-RESULTS = Path("results")
+CHOSEN = argument("NAME", "An experiment from `fedslim experiment list`.")
+DATASETS = option("A,B", "Use these data sets instead of the experiment's own.")
+VARIANTS = option("x,sa,so", "Run only these variants.")
+SEEDS = option("N", "Use seeds 0 to N-1, and show the mean.", whole(1, MAX_SEEDS), default=1)
+RESULTS_FOLDER = option("DIR", "The folder with the run records.", name="--results", default=RESULTS)
 
 
 @app.command("list", short_help="List the experiments.")
-def list_(json: options.Json = False) -> None:
+def list_(json: bool = options.JSON) -> None:
     """List the experiments: the question that each answers, and its data sets."""
     from fedslim.experiments.declarations import EXPERIMENTS
 
@@ -50,20 +50,17 @@ def list_(json: options.Json = False) -> None:
 
 @app.command(short_help="Run an experiment, or continue it.")
 def run(
-    name: Chosen,
-    datasets: Datasets = None,
-    variants: Variants = None,
-    jobs: Annotated[int, option("N", "Number of parallel processes.", whole(1, MAX_JOBS))] = 1,
-    seeds: Seeds = 1,
-    results: Results = RESULTS,
-    references: Annotated[
-        Path | None,
-        option(
-            "DIR", "Folder with tables of other systems to compare with: SET.SYSTEM.json.", envvar="FEDSLIM_REFERENCE"
-        ),
-    ] = None,
-    from_: options.From = None,
-    quiet: options.Quiet = False,
+    name: Name = CHOSEN,
+    datasets: str | None = DATASETS,
+    variants: str | None = VARIANTS,
+    jobs: int = option("N", "Number of parallel processes.", whole(1, MAX_JOBS), default=1),
+    seeds: int = SEEDS,
+    results: Path = RESULTS_FOLDER,
+    references: Path | None = option(
+        "DIR", "Folder with tables of other systems to compare with: SET.SYSTEM.json.", envvar="FEDSLIM_REFERENCE"
+    ),
+    from_: str | None = options.FROM,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Run an experiment, and compare the results with the paper's table.
 
@@ -90,13 +87,13 @@ def run(
 
 @app.command(short_help="Show the results of an experiment so far.")
 def show(
-    name: Chosen,
-    datasets: Datasets = None,
-    variants: Variants = None,
-    seeds: Seeds = 1,
-    results: Results = RESULTS,
-    json: options.Json = False,
-    from_: options.From = None,
+    name: Name = CHOSEN,
+    datasets: str | None = DATASETS,
+    variants: str | None = VARIANTS,
+    seeds: int = SEEDS,
+    results: Path = RESULTS_FOLDER,
+    json: bool = options.JSON,
+    from_: str | None = options.FROM,
 ) -> None:
     """Show the results of an experiment so far, compared with the paper's figures cell by cell."""
     from fedslim.experiments.tables import tabulate

@@ -1,13 +1,13 @@
 """`fedslim member`: a member of a federation over a network."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from fedslim.cli.commands import serve
 from fedslim.cli.console import options, passphrases
-from fedslim.cli.console.live import Port, live_page, member_watched_by, report_on_saved
+from fedslim.cli.console.live import PORT, live_page, member_watched_by, report_on_saved
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command
 from fedslim.cli.console.output import CODE_TABLE, print_rich, say, shown_label
 from fedslim.cli.console.progress import Reporter, compile_with_progress, mined_with_progress, reporter
@@ -26,34 +26,28 @@ if TYPE_CHECKING:
 @reads_data
 def member(  # noqa: C901, PLR0915  # the steps of a run, in their order
     context: typer.Context,
-    file: options.Federation,
+    file: Path = options.FEDERATION,
     *,
-    name: Annotated[str, option("NAME", "Name of this member, as in its certificate.")],
-    data: Annotated[str, option("DATA", "The data of this member, as for `fedslim mine`.", options.masked)],
-    secret: Annotated[Path, option("FILE", "The secret that the members share.")],
-    vocabulary: options.AgreedVocabulary = None,
-    preparation: serve.PreparationOption = None,
-    check: Annotated[
-        bool, flag("--check", "Check data, schema, policy, ledger, secret and certificate, then stop.")
-    ] = False,
-    out: Annotated[Path, option("DIR", "The run folder, for result, journal and audit log.")] = Path("run"),
-    identity: serve.IdentityOption = None,
-    policy: Annotated[
-        Path | None, option("FILE", "The policy of this member; by default policy.toml beside its key.")
-    ] = None,
-    passphrase_file: passphrases.File = None,
-    labels: options.Labels = None,
+    name: str = option("NAME", "Name of this member, as in its certificate.", default=...),
+    data: str = option("DATA", "The data of this member, as for `fedslim mine`.", options.masked, default=...),
+    secret: Path = option("FILE", "The secret that the members share.", default=...),
+    vocabulary: Path | None = options.VOCABULARY,
+    preparation: Path | None = serve.PREPARATION,
+    check: bool = flag("--check", "Check data, schema, policy, ledger, secret and certificate, then stop."),
+    out: Path = option("DIR", "The run folder, for result, journal and audit log.", default=Path("run")),
+    identity: Path | None = serve.IDENTITY,
+    policy: Path | None = option("FILE", "The policy of this member; by default policy.toml beside its key."),
+    passphrase_file: Path | None = passphrases.FILE,
+    labels: Path | None = options.LABELS,
     reading: Reading,
-    host: serve.ServerHost = None,
-    port: serve.ServerPort = None,
-    no_compare: Annotated[
-        bool, flag("--no-compare", "Skip the comparison after the run, with the others and with mining alone.")
-    ] = False,
-    classes: serve.ClassesOption = None,
-    class_column: Annotated[
-        str | None, option("C", "With --classes: the column that has them; without it, classes are items.")
-    ] = None,
-    live: Port = None,
+    host: str | None = serve.SERVER_HOST,
+    port: int | None = serve.SERVER_PORT,
+    no_compare: bool = flag(
+        "--no-compare", "Skip the comparison after the run, with the others and with mining alone."
+    ),
+    classes: str | None = serve.CLASSES,
+    class_column: str | None = option("C", "With --classes: the column that has them; without it, classes are items."),
+    live: int | None = PORT,
 ) -> None:
     """Take part in a federation, if the policy and ledger of this member allow it.
 

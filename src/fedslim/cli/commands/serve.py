@@ -11,13 +11,13 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import fedslim
 from fedslim.cli.console import options, output, passphrases, progress
-from fedslim.cli.console.live import Port, live_page, report_on_saved, server_watched_by
+from fedslim.cli.console.live import PORT, live_page, report_on_saved, server_watched_by
 from fedslim.cli.console.options import flag, option
 from fedslim.errors import ParameterError, RunError, WriteError
 from fedslim.format import count, printable, size
@@ -34,31 +34,25 @@ AUDIT = "audit.jsonl"
 TOP = 10
 SAY_EVERY = 5.0  # seconds between two progress lines
 
-PreparationOption = Annotated[
-    Path | None, option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")
-]
-ClassesOption = Annotated[
-    str | None, option("A,B,…", "Train a classifier, with one run for each class; give the same list to all parties.")
-]
-ServerHost = Annotated[str | None, option("HOST", "The server's host, if not as in the file.")]
-ServerPort = Annotated[int | None, option("N", "The server's port, if not as in the file.")]
-IdentityOption = Annotated[
-    Path | None, option("DIR", "The folder with key and certificate; by default `certificates` in the federation file.")
-]
+PREPARATION = option("FILE", "Start from the preparation.json of an earlier run, without a new preparation.")
+CLASSES = option("A,B,…", "Train a classifier, with one run for each class; give the same list to all parties.")
+SERVER_HOST = option("HOST", "The server's host, if not as in the file.")
+SERVER_PORT = option("N", "The server's port, if not as in the file.")
+IDENTITY = option("DIR", "The folder with key and certificate; by default `certificates` in the federation file.")
 
 
 def server(
     context: typer.Context,
-    file: options.Federation,
-    out: Annotated[Path, option("DIR", "The run folder, for results and journal.")] = Path("run"),
-    identity: IdentityOption = None,
-    passphrase_file: passphrases.File = None,
-    resume: Annotated[bool, flag("--resume", "Continue the run whose journal is in --out, if there is one.")] = False,
-    preparation: PreparationOption = None,
-    port: Annotated[int | None, option("N", "Listen on this port instead of the one in the file.")] = None,
-    host: Annotated[str | None, option("HOST", "Listen on this address only.")] = None,
-    classes: ClassesOption = None,
-    live: Port = None,
+    file: Path = options.FEDERATION,
+    out: Path = option("DIR", "The run folder, for results and journal.", default=Path("run")),
+    identity: Path | None = IDENTITY,
+    passphrase_file: Path | None = passphrases.FILE,
+    resume: bool = flag("--resume", "Continue the run whose journal is in --out, if there is one."),
+    preparation: Path | None = PREPARATION,
+    port: int | None = option("N", "Listen on this port instead of the one in the file."),
+    host: str | None = option("HOST", "Listen on this address only."),
+    classes: str | None = CLASSES,
+    live: int | None = PORT,
 ) -> None:
     """Run the server of a federation until its members have found their code table.
 
@@ -220,12 +214,12 @@ WATCH_EVERY, WATCH_GRACE = 2.0, 30.0
 
 
 def status(
-    file: options.Federation,
-    identity: IdentityOption = None,
-    watch: Annotated[bool, flag("--watch", "Update the display until the run ends or you press Ctrl-C.")] = False,
-    json: options.Json = False,
-    host: ServerHost = None,
-    port: ServerPort = None,
+    file: Path = options.FEDERATION,
+    identity: Path | None = IDENTITY,
+    watch: bool = flag("--watch", "Update the display until the run ends or you press Ctrl-C."),
+    json: bool = options.JSON,
+    host: str | None = SERVER_HOST,
+    port: int | None = SERVER_PORT,
 ) -> None:
     """Show the progress of a running server: the connected members, the round, and whom it is waiting for.
 
