@@ -124,7 +124,12 @@ class Simulation(RunResult):
 
     def settings(self) -> dict[str, Any]:
         """Return the options by name, and how the data were divided, ready for JSON."""
-        return {**asdict(self.options), "partition": self._partition()}
+        partition = None
+        if self.partition is not None:  # with items by their labels; the sizes are in `sizes`
+            described, labels = self.partition.as_dict(), self.table.vocabulary
+            dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
+            partition = {**{name: described[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
+        return {**asdict(self.options), "partition": partition}
 
     def as_dict(self) -> dict[str, Any]:
         """Return settings, sizes, results and costs by name, ready for JSON."""
@@ -133,15 +138,6 @@ class Simulation(RunResult):
 
     def _repr_html_(self) -> str:
         return run_html(self.variant, self.table, self.as_dict(), list(zip(self.members, self.sizes, strict=True)))
-
-    def _partition(self) -> dict[str, Any] | None:
-        """Describe the partition, with items by their labels; the sizes are in `sizes`."""
-        if self.partition is None:
-            return None
-        described = self.partition.as_dict()
-        labels = self.table.vocabulary
-        dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
-        return {**{name: described[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
 
 
 def simulate(  # noqa: PLR0913  # keyword-only options of a run
@@ -350,9 +346,6 @@ def prepare_together(
     encoding = Encoding("schema", rules=rules)
     named = {n: replace(one, vocabulary=every, name=n, encoding=encoding) for n, one in numbered.items()}
     return Prepared(named, encoding, made, account.communication, account.seconds)
-
-
-# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:

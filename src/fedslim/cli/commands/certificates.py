@@ -146,7 +146,6 @@ def sign(
 @ca_app.command(short_help="Revoke the certificates of a member or server.")
 def revoke(
     name: str = argument("NAME", "Name of the member or server."),
-    *,
     ca: Path = CA,
     passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
@@ -161,9 +160,7 @@ def revoke(
 
 
 @ca_app.command(short_help="Renew the revocation list.")
-def crl(
-    *, ca: Path = CA, days: int = VALID_DAYS(default=DAYS), passphrase_file: Path | None = passphrases.FILE
-) -> None:
+def crl(ca: Path = CA, days: int = VALID_DAYS(default=DAYS), passphrase_file: Path | None = passphrases.FILE) -> None:
     """Renew the revocation list before it expires. A server or member without a valid list accepts nobody."""
     authority = _open(ca, passphrase_file)
     authority.renew_list(days=days, now=moment())
@@ -176,7 +173,7 @@ def crl(
 
 
 @ca_app.command("list", short_help="List the certificates that were signed.")
-def list_(*, ca: Path = CA, json: bool = options.JSON) -> None:
+def list_(ca: Path = CA, json: bool = options.JSON) -> None:
     """List the certificates that this CA has signed, with their state."""
     from fedslim.trust.authority import CertificateState, read_authority, read_records
     from fedslim.trust.certificates import fingerprint_of, name_of
@@ -344,9 +341,7 @@ def renew(
 
 
 @enroll_app.command(short_help="Show and check the certificate in a folder.")
-def show(
-    folder: Path = KEY_FOLDER, *, json: bool = options.JSON, passphrase_file: Path | None = passphrases.FILE
-) -> None:
+def show(folder: Path = KEY_FOLDER, json: bool = options.JSON, passphrase_file: Path | None = passphrases.FILE) -> None:
     """Show the certificate in a folder, check it against its key, and warn if something expires soon."""
     from fedslim.trust.identity import Identity
 

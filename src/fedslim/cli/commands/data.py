@@ -1,5 +1,6 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,8 +94,9 @@ def make(
 
 def _known_sets(folder: str | None) -> list[dict[str, Any]]:
     """Return a record of each data set that has a name."""
-    from fedslim.data import builtin_database, public_sets
+    from fedslim.data import builtin_database, locate, public_sets
     from fedslim.data.generators import BUILTIN_NAMES, KINDS
+    from fedslim.data.store import data_folders
 
     known = []
     for name in BUILTIN_NAMES:
@@ -102,8 +104,11 @@ def _known_sets(folder: str | None) -> list[dict[str, Any]]:
         length = f"{database.lengths.min()}-{database.lengths.max()}"
         figures = {"transactions": database.transactions, "items": database.n_items, "length": length}
         known.append({"name": name, "kind": "built in", "title": TITLES.get(name, name), **figures})
+    data_folders(folder)  # a missing folder is an error, a missing file is not
     for public in public_sets():
-        record = {**_fields(public, "public"), "path": _path(public.name, folder)}
+        record = _fields(public, "public") | {"path": None}
+        with suppress(DataError):
+            record["path"] = str(locate(public.name, folder=folder))
         more = ("source", "url", "licence", "citation", "partial")
         known.append(record | {field: getattr(public, field) for field in more})
     return [*known, *(_fields(kind, "generated") for kind in KINDS.values())]
@@ -112,18 +117,6 @@ def _known_sets(folder: str | None) -> list[dict[str, Any]]:
 def _fields(known: Any, kind: str) -> dict[str, Any]:
     figures = {field: getattr(known, field) for field in ("title", "transactions", "items", "length")}
     return {"name": known.name, "kind": kind, **figures}
-
-
-def _path(name: str, folder: str | None) -> str | None:
-    """Return the unchecked path of a public set; a missing folder is an error, a missing file is not."""
-    from fedslim.data import locate
-    from fedslim.data.store import data_folders
-
-    data_folders(folder)
-    try:
-        return str(locate(name, folder=folder))
-    except DataError:
-        return None
 
 
 def _known(sets: list[dict[str, Any]]) -> tuple[Any, list[tuple[str, str]]]:

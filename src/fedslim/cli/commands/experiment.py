@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console import options, output
@@ -99,16 +100,25 @@ def show(
     from fedslim.experiments.tables import tabulate
 
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
-    remarks += _elsewhere(experiment, cells, store)
-    if json:
-        told = [*remarks, *dict.fromkeys(tabulate(experiment, cells, store).remarks)]
-        described = [_describe(experiment, cell, store) for cell in cells]
-        output.print_json({"experiment": name.value, "cells": described, "remarks": told})
-    else:
+    others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
+    if not results.is_dir():
+        why = "the folder does not exist; run the experiment first, or name its folder with --results"
+        remarks.append(f"{results}: {why}")
+    elif others:
+        remarks.append(f"there are records of other data sets; show them with --datasets {','.join(others)}")
+    if not json:
         _print(experiment, cells, store, remarks)
-
-
-# -- choices ---------------------------------------------------------------------------------------------------------
+        return
+    described = []
+    for cell in cells:
+        found, beside = store.look(cell), experiment.paper(cell)
+        failure = found if isinstance(found, str) else None
+        state = "not run" if found is None else "done" if failure is None else "failed"
+        figures = None if found is None or isinstance(found, str) else found.figures
+        more = {"state": state, "failure": failure, "figures": figures, "paper": beside and dict(beside)}
+        described.append(cell.as_dict() | more)
+    told = [*remarks, *dict.fromkeys(tabulate(experiment, cells, store).remarks)]
+    output.print_json({"experiment": name.value, "cells": described, "remarks": told})
 
 
 def _choose(
@@ -145,19 +155,8 @@ def _words(name: str, text: str) -> list[str]:
     return words
 
 
-def _elsewhere(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store") -> list[str]:
-    """Return hints about where else results may be."""
-    if not store.folder.is_dir():
-        why = "the folder does not exist; run the experiment first, or name its folder with --results"
-        return [f"{store.folder}: {why}"]
-    others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
-    return [f"there are records of other data sets; show them with --datasets {','.join(others)}"] if others else []
-
-
 def _make_room(results: Path) -> None:
     """Create the folder, and check that records can be written to it before hours of work."""
-    from tempfile import TemporaryFile
-
     if results.exists() and not results.is_dir():
         raise ParameterError(f"--results {results}: this is a file; name a folder")
     try:
@@ -167,9 +166,6 @@ def _make_room(results: Path) -> None:
     except OSError as error:
         msg = f"--results {results}: records cannot be written to this folder ({error.strerror}); name another"
         raise ParameterError(msg) from error
-
-
-# -- output ----------------------------------------------------------------------------------------------------------
 
 
 def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", remarks: "Sequence[str]") -> None:
@@ -186,18 +182,6 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
 
 def _grid(table: "ResultTable") -> Any:
     return output.grid(table.head, table.rows, left=table.labels, right=len(table.head))
-
-
-def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
-    found, beside = store.look(cell), experiment.paper(cell)
-    failure = found if isinstance(found, str) else None
-    return {
-        **cell.as_dict(),
-        "state": "not run" if found is None else "done" if failure is None else "failed",
-        "failure": failure,
-        "figures": None if found is None or isinstance(found, str) else found.figures,
-        "paper": None if beside is None else dict(beside),
-    }
 
 
 @contextmanager

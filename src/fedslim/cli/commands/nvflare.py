@@ -39,7 +39,7 @@ def export(
 
 
 @app.command(short_help="At a site: write its site file and policy, and let NVFlare load fedslim.")
-def site(folder: Path = LOCAL, *, name: str = option("NAME", "The site's name in NVFlare.", default=...)) -> None:
+def site(folder: Path = LOCAL, name: str = option("NAME", "The site's name in NVFlare.", default=...)) -> None:
     """Write a site file and a policy with every key, and let NVFlare load the classes of fedslim's jobs.
 
     The site file describes the site's data; the policy limits what may leave the site. Both stay at the site: review
@@ -72,7 +72,7 @@ def _tell_allowed(folder: Path, new: list[str]) -> None:
 
 
 @app.command(short_help="Show the progress of a running job.")
-def status(job: str = JOB, *, kit: Path = KIT, json: bool = options.JSON) -> None:
+def status(job: str = JOB, kit: Path = KIT, json: bool = options.JSON) -> None:
     """Show the progress of a running job: the round, and the members it is waiting for."""
     found = _engine().ask_job(kit, job, _engine().STATUS_TOPIC)
     if json:
@@ -82,7 +82,7 @@ def status(job: str = JOB, *, kit: Path = KIT, json: bool = options.JSON) -> Non
 
 
 @app.command(short_help="Stop a running job after its round, with the best table so far.")
-def stop(job: str = JOB, *, kit: Path = KIT) -> None:
+def stop(job: str = JOB, kit: Path = KIT) -> None:
     """Stop a running job after its round. Server and members get the best table so far.
 
     `nvflare job abort` stops it immediately; then only the server saves the best table so far.

@@ -1,6 +1,5 @@
 """`fedslim show`: show a saved code table or a run record. `fedslim report`: write an HTML report about runs."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ def _gap(run: "RunView") -> "Table | None":
     own, table, gap = run.own, run.table, run.gap
     if own is not None and table.alone is not None:
         new = [k for k, is_new in enumerate(table.alone) if is_new][:EXAMPLES]
-        rows = [(own.supports[k], table.support[k], _named(run, table.items[k])) for k in new]
+        rows = [(own.supports[k], table.support[k], [run.labels[i] for i in table.items[k]]) for k in new]
         return output.grid(("support here", "all members", "not found here alone"), rows, right=2)
     if gap is None or not gap.recovered:
         return None
@@ -101,13 +100,9 @@ def _gap(run: "RunView") -> "Table | None":
         spread = " + ".join(map(str, supports))
         if len(supports) > FEW_MEMBERS:
             spread = f"{min(supports):,} – {median(supports):,.15g} – {max(supports):,}"
-        shown.append((gap.usage[k], having, spread, _named(run, gap.items[k])))
+        shown.append((gap.usage[k], having, spread, [run.labels[i] for i in gap.items[k]]))
     titles = ("usage", "members", "support at each member", "found together, by no member alone")
     return output.grid(titles, shown, right=3)
-
-
-def _named(run: "RunView", items: "Sequence[int]") -> list[str]:
-    return [run.labels[item] for item in items]
 
 
 def _members(run: "RunView") -> "Table | None":
