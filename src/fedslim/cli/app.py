@@ -16,7 +16,6 @@ from fedslim.cli.commands import (
     data,
     demo,
     experiment,
-    member,
     mine,
     nvflare,
     safeguards,
@@ -52,7 +51,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "report": (show.report, "Write an HTML report about runs."),
     "demo": (demo.demo, "See what six hospitals find together that none finds alone."),
     "server": (serve.server, "Run the server of a federation."),
-    "member": (member.member, "Take part in a federation."),
+    "member": (serve.member, "Take part in a federation."),
     "status": (serve.status, "Show the progress of a running server."),
     "audit": (safeguards.audit, "Summarise what a member has sent, from its audit log."),
 }
