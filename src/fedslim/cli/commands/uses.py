@@ -227,7 +227,7 @@ def _slices(
     from fedslim.schema import agree
     from fedslim.uses.cells import sliced
 
-    schema, choices = reading.chosen().get("schema"), reading.choices()
+    schema, choices = reading.chosen().get("schema"), reading.given(CHOICES)
     if by is not None:
         return sliced(reading.rows(), by, schema, **choices)
     both = _sides(reading, replace(reading, source=other or ""))

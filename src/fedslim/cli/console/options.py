@@ -229,10 +229,6 @@ class Reading:
         """Return those of the options that were given."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def choices(self) -> dict[str, Any]:
-        """Return what was chosen about columns and their values."""
-        return self.given(CHOICES)
-
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
         replaced = self.given(("bins", "transaction_column", "item_column", *CHOICES[1:]))
