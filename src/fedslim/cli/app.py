@@ -5,7 +5,6 @@ import os
 import re
 import traceback
 from collections.abc import Callable
-from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -17,7 +16,6 @@ from fedslim.cli.commands import (
     data,
     demo,
     experiment,
-    member,
     mine,
     nvflare,
     safeguards,
@@ -53,7 +51,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "report": (show.report, "Write an HTML report about runs."),
     "demo": (demo.demo, "See what six hospitals find together that none finds alone."),
     "server": (serve.server, "Run the server of a federation."),
-    "member": (member.member, "Take part in a federation."),
+    "member": (serve.member, "Take part in a federation."),
     "status": (serve.status, "Show the progress of a running server."),
     "audit": (safeguards.audit, "Summarise what a member has sent, from its audit log."),
 }
@@ -85,10 +83,10 @@ def _version(wanted: bool) -> None:
 def fedslim(
     context: typer.Context,
     *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    debug: Annotated[bool, flag(DEBUG, "Show the traceback of an error.")] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    debug: bool = flag(DEBUG, "Show the traceback of an error."),
 ) -> None:
     """Print the help if no command is given."""
     del version, debug  # a callback handles --version, and `run` has removed --debug

@@ -173,9 +173,6 @@ def tabulate_references(cells: Sequence[Cell], store: Store) -> ResultTable:
     return table
 
 
-# -- figures as text -------------------------------------------------------------------------------------------------
-
-
 def _setting(setting: Setting) -> str:
     if setting.min_dominant:
         return f"{setting.scheme} {setting.min_dominant}"

@@ -47,9 +47,6 @@ SAY_EVERY = 5.0  # seconds between two progress lines
 SERVER_JOURNAL, MEMBER_JOURNAL = "server.journal", "member.journal"
 
 
-# -- the server -----------------------------------------------------------------------------------------------------
-
-
 class DeployedServer:
     """Serves one run of a federation."""
 
@@ -198,9 +195,6 @@ def _reopen(path: Path, key: bytes, wanted: Mapping[str, Any]) -> Reopened | Non
         msg = f"{path}: the journal is of another federation, member or version ({other[0]} differs); move it away"
         raise JournalError(msg)
     return found
-
-
-# -- a member -------------------------------------------------------------------------------------------------------
 
 
 class DeployedMember:

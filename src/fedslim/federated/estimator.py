@@ -80,16 +80,9 @@ class FedSlim(CodeTableEstimator):
         seed: int = 0,
         schema: Schema | str | os.PathLike[str] | None = None,
     ) -> None:
-        self.variant = variant
-        self.max_time = max_time
-        self.max_rounds = max_rounds
-        self.min_count = min_count
-        self.min_members_with = min_members_with
-        self.width = width
-        self.effort = effort
-        self.masking = masking
-        self.seed = seed
-        self.schema = schema
+        self.variant, self.max_time, self.max_rounds = variant, max_time, max_rounds
+        self.min_count, self.min_members_with, self.width, self.effort = min_count, min_members_with, width, effort
+        self.masking, self.seed, self.schema = masking, seed, schema
 
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> FedSlim:  # noqa: ARG002, N803  # scikit-learn's
         """Mine the members' transactions; Ctrl-C ends the search early and keeps the best table so far.
@@ -189,11 +182,7 @@ class FedSlimClassifier(ClassTables):
     def __init__(  # scikit-learn's flat parameters
         self, prior: bool = True, width: int = 1, effort: int = 1, max_time: float | None = None, seed: int = 0
     ) -> None:
-        self.prior = prior
-        self.width = width
-        self.effort = effort
-        self.max_time = max_time
-        self.seed = seed
+        self.prior, self.width, self.effort, self.max_time, self.seed = prior, width, effort, max_time, seed
 
     def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Sequence[Any] | Mapping[str, Any]) -> FedSlimClassifier:  # noqa: N803
         """Find the table of each class with all members; `y` has the classes of each member's rows, as `X` the rows."""

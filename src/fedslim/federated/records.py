@@ -13,7 +13,7 @@ import importlib.metadata
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -309,7 +309,8 @@ def load_run(path: str | Path) -> RunRecord:
     except OSError as error:
         raise InputError(f"{path}: the run record cannot be read: {error.strerror or error}; check the path") from error
     record = FILES.decode(data, path, RunRecord)
-    _check(record, path)
+    for why in _problems(record, len(code_table_of(bytes(record.table), path))):
+        raise FILES.bad(path, why)
     return record
 
 
@@ -325,52 +326,40 @@ MAX_FIGURE = 1e18  # the largest valid figure; no run comes near it
 MAX_PERCENT = 1e6  # the largest valid L%
 
 
-def _check(record: RunRecord, path: Path) -> None:
-    """Check what reports rely on beyond the schema."""
-    for name, value in record.figures.items():
+def _problems(record: RunRecord, n: int) -> Iterator[str]:  # noqa: C901  # one check after the other
+    """Yield what reports could not rely on, beyond the schema; the table of the record has `n` itemsets."""
+    figures: list[tuple[str, Any, bool]]
+    figures = [(f"figures.{name}", value, name in NUMBERS) for name, value in record.figures.items()]
+    for each in record.agreements:
+        figures += [(f"agreements.{each.reference}.{name}", score, True) for name, score in each.figures.items()]
+    for name, value, should_be in figures:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if name in NUMBERS and not (value is None or is_number):
-            raise _bad(path, f"figures.{name} is {value!r:.40}, not a number")
-        if is_number:
-            _check_figure(path, f"figures.{name}", value)
-    for agreement in record.agreements:
-        for name, score in agreement.figures.items():
-            _check_figure(path, f"agreements.{agreement.reference}.{name}", score)
+        if should_be and not (value is None or is_number):
+            yield f"{name} is {value!r:.40}, not a number"
+        if is_number and not abs(value) <= MAX_FIGURE:  # NaN fails too
+            yield f"{name} is {f'{value!r:.40}' if isinstance(value, float) else 'too large'}, which is out of range"
     partition = record.settings.get("partition")
     if partition is not None and not (
         isinstance(partition, dict) and isinstance(partition.get("parameters", {}), dict)
     ):
-        raise _bad(path, "settings.partition does not describe a partition")
+        yield "settings.partition does not describe a partition"
     if any(not 0 <= step.L_percent <= MAX_PERCENT or not 0 <= step.seconds < math.inf for step in record.history):
-        raise _bad(path, "its history has a step with an impossible L_percent or time")
-    _check_lengths(record, path)
-
-
-def _check_figure(path: Path, name: str, value: Any) -> None:
-    if not abs(value) <= MAX_FIGURE:  # NaN fails too
-        shown = f"{value!r:.40}" if isinstance(value, float) else "too large"
-        raise _bad(path, f"{name} is {shown}, which is out of range")
-
-
-def _check_lengths(record: RunRecord, path: Path) -> None:
-    n, own = len(code_table_of(bytes(record.table), path)), record.own
-    parties: list[tuple[str, Any]] = [(f"member {one.name!r}", one.usages) for one in record.members]
-    parties += [(f"agreement {one.reference!r}", one.usages) for one in record.agreements]
-    columns: list[tuple[str, str, Any]] = [(name, "usages", column) for name, column in parties]
-    if own is not None:
+        yield "its history has a step with an impossible L_percent or time"
+    columns: list[tuple[str, str, Any]]
+    columns = [(f"member {one.name!r}", "usages", one.usages) for one in record.members]
+    columns += [(f"agreement {one.reference!r}", "usages", one.usages) for one in record.agreements]
+    if record.own is not None:
         names = ("supports", "usages", "differences", "found_alone")
-        columns += [(f"own.{name}", "values", getattr(own, name)) for name in names]
+        columns += [(f"own.{name}", "values", getattr(record.own, name)) for name in names]
     for name, what, column in columns:
         if column is not None and len(column) != n:
-            raise _bad(path, f"{name} has {len(column)} {what} for the {n} itemsets of the table")
-    members = len(record.members)
+            yield f"{name} has {len(column)} {what} for the {n} itemsets of the table"
     for row in record.gap or ():
-        if row.supports and len(row.supports) != members:
-            raise _bad(path, f"an itemset of the gap has {len(row.supports)} supports for {members} members")
+        if row.supports and len(row.supports) != len(record.members):
+            yield f"an itemset of the gap has {len(row.supports)} supports for {len(record.members)} members"
 
 
 FILES = Format(FORMAT, VERSION, InputError, "{path} is not a valid run record: {why}; run it again", oldest=2)
-_bad = FILES.bad
 
 
 # -- notebooks: a short summary in HTML without scripts; `fedslim report` makes a full one ----------------------------
@@ -386,24 +375,17 @@ def run_html(
     note: str = "",
 ) -> str:
     """Return the results and costs of a run as HTML; missing figures are left out."""
-    gap, recovered = figures.get("gap"), figures.get("gap_recovered")
-    shown = {
-        "variant": variant,
-        "members": f"{len(members):,}: "
-        + ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW]),
-        "rounds": _describe(figures, "rounds", "{:,}".format),
-        "sent": _describe(figures, "bytes_total", size),
-        "time": _describe(figures, "seconds", duration),
-        "F1": _describe(figures, "f1", "{:.3f}".format),
-        "found by no member alone": "" if gap is None or recovered is None else f"{recovered:,} of {gap:,}",
+    named = ", ".join(name if n is None else f"{name} ({n:,})" for name, n in members[:FEW])
+    shown = {"variant": variant, "members": f"{len(members):,}: {named}{', …' if len(members) > FEW else ''}"}
+    known = {
+        "rounds": ("rounds", "{:,}".format),
+        "sent": ("bytes_total", size),
+        "time": ("seconds", duration),
+        "F1": ("f1", "{:.3f}".format),
     }
-    if len(members) > FEW:
-        shown["members"] = f"{shown['members']}, …"
+    shown |= {title: str(how(figures[name])) for title, (name, how) in known.items() if figures.get(name) is not None}
+    if (gap := figures.get("gap")) is not None and (recovered := figures.get("gap_recovered")) is not None:
+        shown["found by no member alone"] = f"{recovered:,} of {gap:,}"
     rows = "".join(f"<tr><th>{as_html(name)}</th><td>{as_html(text)}</td></tr>" for name, text in shown.items() if text)
     command = f"<code>{as_html(note)}</code>" if note else ""
     return styled(f"<table><tbody>{rows}</tbody></table>", table_html(table), command)
-
-
-def _describe(figures: Mapping[str, Any], name: str, how: Any) -> str:
-    value = figures.get(name)
-    return "" if value is None else str(how(value))

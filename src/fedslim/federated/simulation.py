@@ -124,7 +124,12 @@ class Simulation(RunResult):
 
     def settings(self) -> dict[str, Any]:
         """Return the options by name, and how the data were divided, ready for JSON."""
-        return {**asdict(self.options), "partition": self._partition()}
+        partition = None
+        if self.partition is not None:  # with items by their labels; the sizes are in `sizes`
+            described, labels = self.partition.as_dict(), self.table.vocabulary
+            dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
+            partition = {**{name: described[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
+        return {**asdict(self.options), "partition": partition}
 
     def as_dict(self) -> dict[str, Any]:
         """Return settings, sizes, results and costs by name, ready for JSON."""
@@ -133,15 +138,6 @@ class Simulation(RunResult):
 
     def _repr_html_(self) -> str:
         return run_html(self.variant, self.table, self.as_dict(), list(zip(self.members, self.sizes, strict=True)))
-
-    def _partition(self) -> dict[str, Any] | None:
-        """Describe the partition, with items by their labels; the sizes are in `sizes`."""
-        if self.partition is None:
-            return None
-        described = self.partition.as_dict()
-        labels = self.table.vocabulary
-        dominant = [[[labels[item] for item in itemset] for itemset in hand] for hand in self.partition.dominant]
-        return {**{name: described[name] for name in ("scheme", "parameters", "seed")}, "dominant": dominant}
 
 
 def simulate(  # noqa: PLR0913  # keyword-only options of a run
@@ -205,26 +201,32 @@ def simulate(  # noqa: PLR0913  # keyword-only options of a run
         effort=effort,
         seed=seed,
     )
-    entropy = entropy_of(seed)
     prepare(variant)
     stop = stop or Stop()
-    members = tuple(named)
-    chosen = asdict(options) | {"seed": seed if effort > 1 else 0}
-    del chosen["max_time"]  # only the server's clock knows it
-    settings = Settings(**chosen, max_transactions=MAX_TRANSACTIONS)
-    server = ServerSession(members, settings, run=entropy(16), max_time=max_time)
-    first = next(iter(named.values()))
-    vocabulary = first.vocabulary
-    secret = ItemSecret.from_random(entropy(32))
-    agreed = Vocabulary.of(vocabulary, secret)  # in the order of the data, so that items are numbered as in one place
-    present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
-    account = Account(server)  # starts the clock of the history
-    federation = MemoryFederation(server, present, entropy=entropy, trace=account)
+    server, federation, account = _federation(named, options)
     outcome = federation.run(between=_between(server, stop.within(max_time), account.communication, on_progress))
     costs = account.communication, account.seconds, tuple(account.history)
-    found = code_table(outcome.table, vocabulary, first.encoding), outcome.tally, outcome.ending
+    first = next(iter(named.values()))
+    found = code_table(outcome.table, first.vocabulary, first.encoding), outcome.tally, outcome.ending
     partition = databases if isinstance(databases, Partition) else None
     return Simulation(*found, *costs, outcome.member_usages, options, named, partition)
+
+
+def _federation(
+    named: Mapping[str, TransactionDatabase], options: RunOptions
+) -> tuple[ServerSession, MemoryFederation, Account]:
+    """Return a server, the members with it in this process, and what accounts for their messages."""
+    entropy, members = entropy_of(options.seed), tuple(named)
+    chosen = asdict(options) | {"seed": options.seed if options.effort > 1 else 0}
+    del chosen["max_time"]  # only the server's clock knows it
+    settings = Settings(**chosen, max_transactions=MAX_TRANSACTIONS)
+    server = ServerSession(members, settings, run=entropy(16), max_time=options.max_time)
+    secret = ItemSecret.from_random(entropy(32))
+    # In the order of the data, so that items are numbered as in one place.
+    agreed = Vocabulary.of(next(iter(named.values())).vocabulary, secret)
+    present = {name: MemberInput(database, members, settings, secret, agreed) for name, database in named.items()}
+    account = Account(server)  # starts the clock of the history
+    return server, MemoryFederation(server, present, entropy=entropy, trace=account), account
 
 
 @cache
@@ -247,17 +249,9 @@ def _warm_up(variant: str) -> None:
     # Candidates are accepted and rejected, and one takes covers from another itemset.
     rows = [[1, 2, 3, 4], [1, 2, 3], [1, 2], [3, 4], [5], [6, 7, 8, 9], [7, 8, 9], [9], [6, 7]] * 5
     database = TransactionDatabase.from_transactions(rows)
-    secret = ItemSecret.from_random(bytes(32))
-    agreed = Vocabulary.of(database.vocabulary, secret)
-    members = ("a", "b")
-    settings = Settings(variant, variant not in UNMASKED, MAX_TRANSACTIONS)
     wait_for("ranking")
-    server = ServerSession(members, settings, run=bytes(16))
-    MemoryFederation(
-        server,
-        {name: MemberInput(database, members, settings, secret, agreed) for name in members},
-        entropy=entropy_of(0),
-    ).run()
+    server, federation, _ = _federation({"a": database, "b": database}, RunOptions.of(2, variant=variant))
+    federation.run()
     # Compile what only larger data use.
     if variant == "x":
         sketch = Sketch.for_entries(1, 9)
@@ -350,9 +344,6 @@ def prepare_together(
     encoding = Encoding("schema", rules=rules)
     named = {n: replace(one, vocabulary=every, name=n, encoding=encoding) for n, one in numbered.items()}
     return Prepared(named, encoding, made, account.communication, account.seconds)
-
-
-# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def named_databases(databases: Databases) -> dict[str, TransactionDatabase]:

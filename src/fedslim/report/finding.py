@@ -53,10 +53,10 @@ def find_records(paths: Sequence[str | Path], searched: Sequence[Path] = (), fai
             remarks.append(f"left out: {str(error).replace(str(file), file.name)}")  # pages are shared: name no folder
     if not found:
         raise InputError(remarks[0])
-    if failures:
-        names = ", ".join(map(_cell, failures[:NAMED])) + (", …" if len(failures) > NAMED else "")
-        remarks.append(f"left out: {count(len(failures), 'failed cell')}: {names}")
-    reasons = [Fact(_cell(file), _reason(file)) for file in failures]
+    reasons = [Fact(file.name.removesuffix(FAILED), _reason(file)) for file in failures]
+    if reasons:
+        names = ", ".join(cell.name for cell in reasons[:NAMED]) + (", …" if len(reasons) > NAMED else "")
+        remarks.append(f"left out: {count(len(reasons), 'failed cell')}: {names}")
     return Found([record for _, record in found.values()], [file for file, _ in found.values()], remarks, reasons)
 
 
@@ -67,10 +67,6 @@ def _load(file: Path) -> RunRecord:
     from fedslim.mdl.codetable import CodeTable  # noqa: PLC0415
 
     return mined_record(CodeTable.load(file), file.name)
-
-
-def _cell(file: Path) -> str:
-    return file.name.removesuffix(FAILED)
 
 
 def _reason(file: Path) -> str:

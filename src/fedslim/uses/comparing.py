@@ -169,16 +169,10 @@ def compare_tables(
     return Differences(*names, a.transactions, b.transactions, max(grown), rows, fdr, "support")
 
 
-# -- dissimilarity ---------------------------------------------------------------------------------------------------
-
-
 def _growth(own: CodeTable, other: CodeTable, rows: TransactionDatabase, times: Any = 1) -> float:
     """Return by how much the bits of rows, each counted so many times, grow with another table; 0 if they do not."""
     bits, others = (float((times * table.covering.bits(rows)).sum()) for table in (own, other))
     return max(0.0, (others - bits) / bits) if bits else 0.0
-
-
-# -- tests -----------------------------------------------------------------------------------------------------------
 
 
 def _known_usages(table: CodeTable) -> NDArray[np.int64]:

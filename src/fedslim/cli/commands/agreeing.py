@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -40,23 +40,19 @@ TWO = 2
 
 @federation_app.command(short_help="Write a new federation file, with comments.")
 def init(
-    file: Annotated[Path, argument("FILE", "The new file.")] = FEDERATION,
-    name: Annotated[str, option("NAME", "Name of the federation.")] = "our federation",
-    members: Annotated[str, option("A,B,C,…", "Names of the members, from a-z, 0-9 and -.")] = "north,south,west",
-    allow_two_members: Annotated[
-        bool, flag("--allow-two-members", "Allow two members, though each can compute the other's counts.")
-    ] = False,
-    variant: options.VariantOption = options.Variant.x,
-    host: Annotated[str, option("HOST", "Host name or address of the server.")] = "localhost",
-    port: Annotated[int, option("N", "Port of the server.", whole(1, 65535))] = DEFAULT_PORT,
-    vocabulary: options.AgreedVocabulary = None,
-    secret: Annotated[Path | None, option("FILE", "The members' secret; the file gets only its fingerprint.")] = None,
-    fingerprint: Annotated[
-        str | None, option("HEX", "The fingerprint of the members' secret, if you do not have the secret.")
-    ] = None,
-    schema: Annotated[
-        Path | None, option("FILE", "The schema of the members' tables, instead of --vocabulary.")
-    ] = None,
+    file: Path = argument("FILE", "The new file.", default=FEDERATION),
+    name: str = option("NAME", "Name of the federation.", default="our federation"),
+    members: str = option("A,B,C,…", "Names of the members, from a-z, 0-9 and -.", default="north,south,west"),
+    allow_two_members: bool = flag(
+        "--allow-two-members", "Allow two members, though each can compute the other's counts."
+    ),
+    variant: options.Variant = options.VARIANT,
+    host: str = option("HOST", "Host name or address of the server.", default="localhost"),
+    port: int = option("N", "Port of the server.", whole(1, 65535), default=DEFAULT_PORT),
+    vocabulary: Path | None = options.VOCABULARY,
+    secret: Path | None = option("FILE", "The members' secret; the file gets only its fingerprint."),
+    fingerprint: str | None = option("HEX", "The fingerprint of the members' secret, if you do not have the secret."),
+    schema: Path | None = option("FILE", "The schema of the members' tables, instead of --vocabulary."),
 ) -> None:
     """Write a new federation file with every key, each explained by a comment.
 
@@ -110,9 +106,9 @@ def _items(vocabulary: Path | None, secret: Path | None, fingerprint: str | None
 
 @federation_app.command("check", short_help="Check and show a federation file.")
 def check_federation(
-    file: Annotated[Path, argument("FILE", "The federation file.")] = FEDERATION,
-    json: options.Json = False,
-    strict: Annotated[bool, flag("--strict", "Treat warnings as errors.")] = False,
+    file: Path = argument("FILE", "The federation file.", default=FEDERATION),
+    json: bool = options.JSON,
+    strict: bool = flag("--strict", "Treat warnings as errors."),
 ) -> None:
     """Check a federation file, show its settings, and warn about those that weaken privacy.
 
@@ -193,20 +189,18 @@ def _published(limits: Any) -> str:
 
 # -- schema ------------------------------------------------------------------------------------------------------------
 
-SchemaArgument = Annotated[Path, argument("SCHEMA", "The schema file.")]
+SCHEMA = argument("SCHEMA", "The schema file.")
 
 
 @schema_app.command("make", short_help="Propose a schema for a file.")
 @options.reads_table
 def make_schema(
-    data: options.Data,
+    data: str = options.DATA,
     *,
-    out: Annotated[Path | None, option("FILE", "The new file. Without it, the schema is printed.")] = None,
-    with_values: Annotated[
-        bool, flag("--with-values", "List the categories that are in DATA; by default, no value is shown.")
-    ] = False,
+    out: Path | None = option("FILE", "The new file. Without it, the schema is printed."),
+    with_values: bool = flag("--with-values", "List the categories that are in DATA; by default, no value is shown."),
     reading: Reading,
-    quiet: options.Quiet = False,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Propose a schema for DATA, to edit and agree on with the other members."""
     from fedslim.data.atomic import creating
@@ -224,12 +218,12 @@ def make_schema(
 @schema_app.command("check", short_help="Check whether a file fits a schema.")
 @options.reads_table
 def check_schema(
-    schema: SchemaArgument,
-    data: options.Data,
+    schema: Path = SCHEMA,
+    data: str = options.DATA,
     *,
     reading: Reading,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Show, column by column, how the schema reads DATA and what does not fit. Nothing is changed.
 
@@ -263,7 +257,7 @@ def show_report(report: "list[ColumnReport]") -> tuple[Any, list[tuple[str, str]
 
 
 @schema_app.command("show", short_help="Show what a schema says.")
-def show_schema(schema: SchemaArgument, json: options.Json = False) -> None:
+def show_schema(schema: Path = SCHEMA, json: bool = options.JSON) -> None:
     """Show what a schema says, without defaults and comments, and its digest, which members compare."""
     from fedslim.schema import Schema
 
@@ -281,11 +275,11 @@ def _table(reading: Reading, *, quiet: bool) -> "EncodedTable":
 
 # -- vocabulary --------------------------------------------------------------------------------------------------------
 
-Out = Annotated[Path, option("FILE", "The vocabulary file to write (JSON).")]
+OUT = option("FILE", "The vocabulary file to write (JSON).", default=...)
 
 
 @vocabulary_app.command(short_help="Make the secret that the members share.")
-def secret(file: Annotated[Path, argument("FILE", "The new file.")]) -> None:
+def secret(file: Path = argument("FILE", "The new file.")) -> None:
     """Make the secret that the members share, and print its fingerprint.
 
     One member makes it and gives it to the others over a secure channel, but never to the server: anyone who has it can
@@ -301,13 +295,13 @@ def secret(file: Annotated[Path, argument("FILE", "The new file.")]) -> None:
 @vocabulary_app.command("make", short_help="Write the vocabulary of a data set or file.")
 @reads_data
 def make_vocabulary(
-    data: options.Data,
+    data: str = options.DATA,
     *,
-    secret: Annotated[Path, option("FILE", "The members' secret, from `fedslim vocabulary secret`.")],
-    out: Out,
+    secret: Path = option("FILE", "The members' secret, from `fedslim vocabulary secret`.", default=...),
+    out: Path = OUT,
     reading: Reading,
-    seed: options.Seed = None,
-    quiet: options.Quiet = False,
+    seed: int | None = options.SEED,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Write the vocabulary of DATA: the ids of its items, in an order that reveals nothing, without their labels."""
     check_place(out, besides=data)
@@ -323,9 +317,9 @@ def make_vocabulary(
 
 @vocabulary_app.command(short_help="Merge the vocabularies of all members.")
 def merge(
-    files: Annotated[list[Path], argument("FILE", "A vocabulary, from make or merge.")],
-    out: Out,
-    quiet: options.Quiet = False,
+    files: list[Path] = argument("FILE", "A vocabulary, from make or merge."),
+    out: Path = OUT,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Merge the vocabularies of all members. Their order does not matter: everybody gets the same file."""
     if len(files) == 1:
@@ -346,7 +340,7 @@ def _write(vocabulary: "Vocabulary", out: Path) -> None:
 
 @vocabulary_app.command("show", short_help="Describe a vocabulary, or show the fingerprint of a secret.")
 def show_vocabulary(
-    file: Annotated[Path, argument("FILE", "A vocabulary or the members' secret.")], json: options.Json = False
+    file: Path = argument("FILE", "A vocabulary or the members' secret."), json: bool = options.JSON
 ) -> None:
     """Show the number of items of a vocabulary, the fingerprint of its secret, and its digest, for comparison.
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -30,11 +31,11 @@ ROLES = ("member", "server")
 CA_DAYS, DAYS = 1825, 90
 """Of a CA, and of a certificate or list; copied, so that `--help` is fast. A test checks that they agree."""
 
-CaFolder = Annotated[Path, option("DIR", "The folder of the CA.", name="--ca", envvar="FEDSLIM_CA")]
-Days = Annotated[int, option("N", "Days of validity.", options.whole(1))]
-Hosts = Annotated[list[str] | None, option("HOST", "Host name or address of a server; may be repeated.", name="--host")]
-Request = Annotated[Path, argument("REQUEST", "The request, NAME.csr.")]
-KeyFolder = Annotated[Path, argument("[DIR]", "The folder with the key.")]
+CA = option("DIR", "The folder of the CA.", name="--ca", envvar="FEDSLIM_CA", default=CA_FOLDER)
+VALID_DAYS = partial(option, "N", "Days of validity.", options.whole(1))
+HOSTS = option("HOST", "Host name or address of a server; may be repeated.", name="--host")
+REQUEST = argument("REQUEST", "The request, NAME.csr.")
+KEY_FOLDER = argument("[DIR]", "The folder with the key.", default=CERTIFICATES)
 
 
 def moment() -> datetime:
@@ -58,11 +59,11 @@ def _hosts(hosts: Iterable[object]) -> list[tuple[str, str]]:
 
 @ca_app.command(short_help="Create a CA in a new folder.")
 def init(
-    folder: Annotated[Path, argument("DIR", "A new folder.")] = CA_FOLDER,
-    name: Annotated[str, option("NAME", "Name of the CA in certificates.")] = "fedslim CA",
-    days: Days = CA_DAYS,
-    passphrase: passphrases.Ask = False,
-    passphrase_file: passphrases.File = None,
+    folder: Path = argument("DIR", "A new folder.", default=CA_FOLDER),
+    name: str = option("NAME", "Name of the CA in certificates.", default="fedslim CA"),
+    days: int = VALID_DAYS(default=CA_DAYS),
+    passphrase: bool = passphrases.ASK,
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Create a CA in a new folder, and print its fingerprint.
 
@@ -83,7 +84,7 @@ def init(
 
 
 @ca_app.command("show", short_help="Show a request before you sign it.")
-def show_request(request: Request, json: options.Json = False) -> None:
+def show_request(request: Path = REQUEST, json: bool = options.JSON) -> None:
     """Show a request. Confirm the fingerprint of its key with the member over a separate channel."""
     from fedslim.trust.certificates import read_request
     from fedslim.trust.keys import fingerprint, read_public
@@ -96,14 +97,14 @@ def show_request(request: Request, json: options.Json = False) -> None:
 
 @ca_app.command(short_help="Sign the request of a member or a server.")
 def sign(
-    request: Request,
-    ca: CaFolder = CA_FOLDER,
-    role: Annotated[str | None, option("R", "member or server.  [default: member]")] = None,
-    host: Hosts = None,
-    days: Days = DAYS,
-    renew: Annotated[bool, flag("--renew", "Accept a new key for this name, and revoke the older one.")] = False,
-    out: Annotated[Path | None, option("FILE", "The file to send back.  [default: NAME.pem beside REQUEST]")] = None,
-    passphrase_file: passphrases.File = None,
+    request: Path = REQUEST,
+    ca: Path = CA,
+    role: str | None = option("R", "member or server.  [default: member]"),
+    host: list[str] | None = HOSTS,
+    days: int = VALID_DAYS(default=DAYS),
+    renew: bool = flag("--renew", "Accept a new key for this name, and revoke the older one."),
+    out: Path | None = option("FILE", "The file to send back.  [default: NAME.pem beside REQUEST]"),
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Sign the request of a member or a server, and write the file to send back.
 
@@ -144,10 +145,9 @@ def sign(
 
 @ca_app.command(short_help="Revoke the certificates of a member or server.")
 def revoke(
-    name: Annotated[str, argument("NAME", "Name of the member or server.")],
-    *,
-    ca: CaFolder = CA_FOLDER,
-    passphrase_file: passphrases.File = None,
+    name: str = argument("NAME", "Name of the member or server."),
+    ca: Path = CA,
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Revoke the certificates of a member or server, and renew the revocation list.
 
@@ -160,7 +160,7 @@ def revoke(
 
 
 @ca_app.command(short_help="Renew the revocation list.")
-def crl(*, ca: CaFolder = CA_FOLDER, days: Days = DAYS, passphrase_file: passphrases.File = None) -> None:
+def crl(ca: Path = CA, days: int = VALID_DAYS(default=DAYS), passphrase_file: Path | None = passphrases.FILE) -> None:
     """Renew the revocation list before it expires. A server or member without a valid list accepts nobody."""
     authority = _open(ca, passphrase_file)
     authority.renew_list(days=days, now=moment())
@@ -173,7 +173,7 @@ def crl(*, ca: CaFolder = CA_FOLDER, days: Days = DAYS, passphrase_file: passphr
 
 
 @ca_app.command("list", short_help="List the certificates that were signed.")
-def list_(*, ca: CaFolder = CA_FOLDER, json: options.Json = False) -> None:
+def list_(ca: Path = CA, json: bool = options.JSON) -> None:
     """List the certificates that this CA has signed, with their state."""
     from fedslim.trust.authority import CertificateState, read_authority, read_records
     from fedslim.trust.certificates import fingerprint_of, name_of
@@ -212,10 +212,10 @@ def list_(*, ca: CaFolder = CA_FOLDER, json: options.Json = False) -> None:
 
 @ca_app.command(short_help="Create keys and certificates for a test on one machine.")
 def demo(
-    folder: Annotated[Path, argument("DIR", "A new folder.")],
-    members: Annotated[
-        str, option("NAMES", "Names of the members, separated by commas.")
-    ] = "hospital-a,hospital-b,hospital-c",
+    folder: Path = argument("DIR", "A new folder."),
+    members: str = option(
+        "NAMES", "Names of the members, separated by commas.", default="hospital-a,hospital-b,hospital-c"
+    ),
 ) -> None:
     """Create a CA, a server for this machine and some members, all in one folder.
 
@@ -259,11 +259,11 @@ def _warn(what: str, start: datetime, end: datetime, remedy: str) -> None:
 @enroll_app.callback(invoke_without_command=True)
 def enroll(
     context: typer.Context,
-    name: Annotated[str | None, option("NAME", "Name of this member or server, such as hospital-a.")] = None,
-    host: Hosts = None,
-    out: Annotated[Path, option("DIR", "The folder for the key.")] = CERTIFICATES,
-    passphrase: passphrases.Ask = False,
-    passphrase_file: passphrases.File = None,
+    name: str | None = option("NAME", "Name of this member or server, such as hospital-a."),
+    host: list[str] | None = HOSTS,
+    out: Path = option("DIR", "The folder for the key.", default=CERTIFICATES),
+    passphrase: bool = passphrases.ASK,
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Create a key and a certificate request; install the certificate that comes back.
 
@@ -286,14 +286,12 @@ def enroll(
 
 @enroll_app.command(short_help="Install a certificate or a revocation list from the CA.")
 def install(
-    file: Annotated[Path, argument("FILE", "The file from the CA.")],
-    out: Annotated[Path, option("DIR", "The folder with the key.")] = CERTIFICATES,
-    fingerprint: Annotated[str | None, option("HEX", "The CA's fingerprint, for the first certificate.")] = None,
-    ca: Annotated[
-        Path | None, option("FILE", "The CA's certificate, if you trust it, instead of --fingerprint.")
-    ] = None,
-    crl: Annotated[Path | None, option("FILE", "The revocation list, if it is not in FILE.")] = None,
-    passphrase_file: passphrases.File = None,
+    file: Path = argument("FILE", "The file from the CA."),
+    out: Path = option("DIR", "The folder with the key.", default=CERTIFICATES),
+    fingerprint: str | None = option("HEX", "The CA's fingerprint, for the first certificate."),
+    ca: Path | None = option("FILE", "The CA's certificate, if you trust it, instead of --fingerprint."),
+    crl: Path | None = option("FILE", "The revocation list, if it is not in FILE."),
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Install a file from the CA: a certificate beside its key, or a newer revocation list.
 
@@ -326,10 +324,10 @@ def install(
 
 @enroll_app.command(short_help="Request a new certificate before the old one expires.")
 def renew(
-    folder: KeyFolder = CERTIFICATES,
-    new_key: Annotated[bool, flag("--new-key", "Use a new key; the CA operator signs it with --renew.")] = False,
-    host: Hosts = None,
-    passphrase_file: passphrases.File = None,
+    folder: Path = KEY_FOLDER,
+    new_key: bool = flag("--new-key", "Use a new key; the CA operator signs it with --renew."),
+    host: list[str] | None = HOSTS,
+    passphrase_file: Path | None = passphrases.FILE,
 ) -> None:
     """Request a new certificate before the one in DIR expires. Hosts stay the same unless you give --host.
 
@@ -343,9 +341,7 @@ def renew(
 
 
 @enroll_app.command(short_help="Show and check the certificate in a folder.")
-def show(
-    folder: KeyFolder = CERTIFICATES, *, json: options.Json = False, passphrase_file: passphrases.File = None
-) -> None:
+def show(folder: Path = KEY_FOLDER, json: bool = options.JSON, passphrase_file: Path | None = passphrases.FILE) -> None:
     """Show the certificate in a folder, check it against its key, and warn if something expires soon."""
     from fedslim.trust.identity import Identity
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedslim.cli.console.options import Reading
+from fedslim.cli.console.options import CHOICES, Reading
 from fedslim.cli.console.output import grid, print_result, say, shown_label
 from fedslim.cli.console.progress import Reporter, compile_with_progress, traffic_too
 from fedslim.cli.console.saving import check_place
 from fedslim.data import TransactionDatabase
 from fedslim.errors import ParameterError
-from fedslim.federated import Simulation
 from fedslim.federated.dividing import divide
 from fedslim.federated.folder import PREPARATION, keep_preparation
 from fedslim.federated.records import simulation_record
@@ -78,7 +77,17 @@ def simulate_classifier(
     if (out := shown["out"]) is not None:
         model.save(out / CLASSIFIER)
     named, correct = dict(zip(classes.tolist(), runs, strict=True)), float(model.score(database, y))
-    records = [_record(label, run) for label, run in named.items()]
+    records = [
+        {
+            "class": label,
+            "transactions": run.table.transactions,
+            "itemsets": len(run.table),
+            "L_percent": run.table.compression.L_percent,
+            "rounds": run.communication.rounds,
+            "bytes": run.communication.bytes_total,
+        }
+        for label, run in named.items()
+    ]
     lines = [f"{100 * correct:.1f}% of the rows that the tables were mined from are assigned to their class"]
     if equal is not None:
         lines.append(f"{'equal' if equal else 'NOT equal'} to the classifier of all rows in one place")
@@ -94,7 +103,9 @@ def simulate_classifier(
         grid(("rows", "itemsets", "L%", "rounds", "sent", "class"), rows, right=5),
         "\n".join(lines),
     )
-    return lambda: _report(reading.source, named, shown["command"])
+    data, command = reading.source, shown["command"]
+    made = [simulation_record(run, None, data=f"{data}, {label}", command=command) for label, run in named.items()]
+    return lambda: view(made, title=data)
 
 
 def _rows_of_members(
@@ -102,7 +113,7 @@ def _rows_of_members(
 ) -> tuple[TransactionDatabase, NDArray[Any], dict[str, NDArray[Any]]]:
     """Return all rows, the class of each, and which are those of each member."""
     if reading.schema is None:
-        database, labels = labelled(reading.rows(), column, **reading.choices())
+        database, labels = labelled(reading.rows(), column, **reading.given(CHOICES))
     else:
         files = [replace(reading, source=source) for source in (reading.source, *more)]
         labels = [label for file in files for label in class_labels(file, column)]
@@ -113,22 +124,6 @@ def _rows_of_members(
     partition = divide(database, **members)
     own = [np.flatnonzero(partition.assignment == member) for member in range(len(partition.parts))]
     return database, np.array(labels), {str(number): rows for number, rows in enumerate(own, 1)}
-
-
-def _record(label: str, run: Simulation) -> dict[str, Any]:
-    return {
-        "class": label,
-        "transactions": run.table.transactions,
-        "itemsets": len(run.table),
-        "L_percent": run.table.compression.L_percent,
-        "rounds": run.communication.rounds,
-        "bytes": run.communication.bytes_total,
-    }
-
-
-def _report(data: str, runs: dict[str, Simulation], command: str) -> ReportView:
-    records = [simulation_record(run, None, data=f"{data}, {label}", command=command) for label, run in runs.items()]
-    return view(records, title=data)
 
 
 def class_labels(reading: Reading, column: str) -> list[str]:
@@ -167,7 +162,7 @@ def rows_of_class(
     """Return a member's rows of one class; with a schema, all rows for the preparation, and those for the search."""
     if not isinstance(read, Site):
         rows = read if column is None else reading.rows()
-        database, labels = labelled(rows, column or classes, **reading.choices())
+        database, labels = labelled(rows, column or classes, **reading.given(CHOICES))
     elif column is None:
         raise ParameterError("--classes with --schema needs --class-column: name the column that has the classes")
     else:

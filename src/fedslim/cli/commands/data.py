@@ -1,8 +1,9 @@
 """`fedslim data`: list, fetch, describe and generate data sets."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console import options
 from fedslim.cli.console.options import Reading, argument, command_group, option, reads_data, whole
@@ -25,7 +26,7 @@ TITLES = {"encounters": "Synthetic patient encounters of six hospitals, with pla
 
 
 @app.command("list", short_help="List the data sets that have a name.")
-def list_(from_: options.From = None, json: options.Json = False) -> None:
+def list_(from_: str | None = options.FROM, json: bool = options.JSON) -> None:
     """List the data sets that have a name: built in, public, and generated."""
     sets = _known_sets(from_)
     print_result(json, {"sets": sets}, *_known(sets))
@@ -33,9 +34,9 @@ def list_(from_: options.From = None, json: options.Json = False) -> None:
 
 @app.command(short_help="Fetch a public data set into the cache, and check it.")
 def get(
-    name: Annotated[str, argument("NAME", "A public data set.")],
-    from_: options.From = None,
-    quiet: options.Quiet = False,
+    name: str = argument("NAME", "A public data set."),
+    from_: str | None = options.FROM,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Fetch a public data set into the cache, check it, and print its path.
 
@@ -51,13 +52,13 @@ def get(
 @app.command(short_help="Describe a data set or file.")
 @reads_data
 def describe(
-    data: options.Data,
+    data: str = options.DATA,
     *,
     reading: Reading,
-    seed: options.Seed = None,
-    top: Annotated[int, option("N", "How many of the most frequent items to show.", whole(0))] = 10,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    seed: int | None = options.SEED,
+    top: int = option("N", "How many of the most frequent items to show.", whole(0), default=10),
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Describe DATA: how its columns are read, its transactions and items, and the most frequent items."""
     with reporter(quiet=quiet).stage(f"reading {shown_label(data)}"):
@@ -68,13 +69,13 @@ def describe(
 
 @app.command(short_help="Generate data from a seed.")
 def make(
-    kind: Annotated[str, argument("KIND", "accidents-like, wide-sparse or encounters.")],
-    out: Annotated[Path, option("FILE", "The FIMI file to write: .dat or .dat.gz.")],
-    transactions: Annotated[
-        int | None, option("N", "Number of transactions; the first N are the same for any larger N.", whole(1))
-    ] = None,
-    seed: options.Seed = None,
-    quiet: options.Quiet = False,
+    kind: str = argument("KIND", "accidents-like, wide-sparse or encounters."),
+    out: Path = option("FILE", "The FIMI file to write: .dat or .dat.gz.", default=...),
+    transactions: int | None = option(
+        "N", "Number of transactions; the first N are the same for any larger N.", whole(1)
+    ),
+    seed: int | None = options.SEED,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Generate data from a seed and write them to a file."""
     if not out.name.lower().endswith(FIMI_NAMES):
@@ -93,8 +94,9 @@ def make(
 
 def _known_sets(folder: str | None) -> list[dict[str, Any]]:
     """Return a record of each data set that has a name."""
-    from fedslim.data import builtin_database, public_sets
+    from fedslim.data import builtin_database, locate, public_sets
     from fedslim.data.generators import BUILTIN_NAMES, KINDS
+    from fedslim.data.store import data_folders
 
     known = []
     for name in BUILTIN_NAMES:
@@ -102,8 +104,11 @@ def _known_sets(folder: str | None) -> list[dict[str, Any]]:
         length = f"{database.lengths.min()}-{database.lengths.max()}"
         figures = {"transactions": database.transactions, "items": database.n_items, "length": length}
         known.append({"name": name, "kind": "built in", "title": TITLES.get(name, name), **figures})
+    data_folders(folder)  # a missing folder is an error, a missing file is not
     for public in public_sets():
-        record = {**_fields(public, "public"), "path": _path(public.name, folder)}
+        record = _fields(public, "public") | {"path": None}
+        with suppress(DataError):
+            record["path"] = str(locate(public.name, folder=folder))
         more = ("source", "url", "licence", "citation", "partial")
         known.append(record | {field: getattr(public, field) for field in more})
     return [*known, *(_fields(kind, "generated") for kind in KINDS.values())]
@@ -112,18 +117,6 @@ def _known_sets(folder: str | None) -> list[dict[str, Any]]:
 def _fields(known: Any, kind: str) -> dict[str, Any]:
     figures = {field: getattr(known, field) for field in ("title", "transactions", "items", "length")}
     return {"name": known.name, "kind": kind, **figures}
-
-
-def _path(name: str, folder: str | None) -> str | None:
-    """Return the unchecked path of a public set; a missing folder is an error, a missing file is not."""
-    from fedslim.data import locate
-    from fedslim.data.store import data_folders
-
-    data_folders(folder)
-    try:
-        return str(locate(name, folder=folder))
-    except DataError:
-        return None
 
 
 def _known(sets: list[dict[str, Any]]) -> tuple[Any, list[tuple[str, str]]]:

@@ -3,7 +3,7 @@
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from fedslim import federated, mdl
 from fedslim.cli.commands.show import REPORT, overview
@@ -29,18 +29,14 @@ SHOWN = 5  # number of itemsets to show
 
 
 def demo(
-    quiet: options.Quiet = False,
-    network: Annotated[
-        bool, flag("--network", "Run a server and three members as processes on this machine, over TLS.")
-    ] = False,
-    variants: Annotated[
-        list[Variant] | None,
-        option("x|sa|so", "With --network: the variant; may be repeated.  [default: x]", name="--variant"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("DIR", f"Folder for run records and {REPORT}; with --network, for each party's.  [default: {OUT}]"),
-    ] = None,
+    quiet: bool = options.QUIET,
+    network: bool = flag("--network", "Run a server and three members as processes on this machine, over TLS."),
+    variants: list[Variant] | None = option(
+        "x|sa|so", "With --network: the variant; may be repeated.  [default: x]", name="--variant"
+    ),
+    out: Path | None = option(
+        "DIR", f"Folder for run records and {REPORT}; with --network, for each party's.  [default: {OUT}]"
+    ),
 ) -> None:
     """Let six hospitals with built-in, synthetic patients mine together, with each variant of the protocol.
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
 
 from fedslim.cli.console import options, output
 from fedslim.cli.console.options import Variant, argument, command_group, option, whole
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_JOBS = 256
 MAX_SEEDS = 1000
+RESULTS = Path("results")
 SAY_EVERY = 30.0  # seconds between two progress lines in a log
 
 app = command_group(
@@ -28,16 +30,15 @@ app = command_group(
 Name = StrEnum("Name", ["iid", "scalability", "uneven", "noniid", "gap", "budget"])
 """The experiments; a test checks that the list is complete."""
 
-Chosen = Annotated[Name, argument("NAME", "An experiment from `fedslim experiment list`.")]
-Datasets = Annotated[str | None, option("A,B", "Use these data sets instead of the experiment's own.")]
-Variants = Annotated[str | None, option("x,sa,so", "Run only these variants.")]
-Seeds = Annotated[int, option("N", "Use seeds 0 to N-1, and show the mean.", whole(1, MAX_SEEDS))]
-Results = Annotated[Path, option("DIR", "The folder with the run records.", name="--results")]
-RESULTS = Path("results")
+CHOSEN = argument("NAME", "An experiment from `fedslim experiment list`.")
+DATASETS = option("A,B", "Use these data sets instead of the experiment's own.")
+VARIANTS = option("x,sa,so", "Run only these variants.")
+SEEDS = option("N", "Use seeds 0 to N-1, and show the mean.", whole(1, MAX_SEEDS), default=1)
+RESULTS_FOLDER = option("DIR", "The folder with the run records.", name="--results", default=RESULTS)
 
 
 @app.command("list", short_help="List the experiments.")
-def list_(json: options.Json = False) -> None:
+def list_(json: bool = options.JSON) -> None:
     """List the experiments: the question that each answers, and its data sets."""
     from fedslim.experiments.declarations import EXPERIMENTS
 
@@ -50,20 +51,17 @@ def list_(json: options.Json = False) -> None:
 
 @app.command(short_help="Run an experiment, or continue it.")
 def run(
-    name: Chosen,
-    datasets: Datasets = None,
-    variants: Variants = None,
-    jobs: Annotated[int, option("N", "Number of parallel processes.", whole(1, MAX_JOBS))] = 1,
-    seeds: Seeds = 1,
-    results: Results = RESULTS,
-    references: Annotated[
-        Path | None,
-        option(
-            "DIR", "Folder with tables of other systems to compare with: SET.SYSTEM.json.", envvar="FEDSLIM_REFERENCE"
-        ),
-    ] = None,
-    from_: options.From = None,
-    quiet: options.Quiet = False,
+    name: Name = CHOSEN,
+    datasets: str | None = DATASETS,
+    variants: str | None = VARIANTS,
+    jobs: int = option("N", "Number of parallel processes.", whole(1, MAX_JOBS), default=1),
+    seeds: int = SEEDS,
+    results: Path = RESULTS_FOLDER,
+    references: Path | None = option(
+        "DIR", "Folder with tables of other systems to compare with: SET.SYSTEM.json.", envvar="FEDSLIM_REFERENCE"
+    ),
+    from_: str | None = options.FROM,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Run an experiment, and compare the results with the paper's table.
 
@@ -90,28 +88,37 @@ def run(
 
 @app.command(short_help="Show the results of an experiment so far.")
 def show(
-    name: Chosen,
-    datasets: Datasets = None,
-    variants: Variants = None,
-    seeds: Seeds = 1,
-    results: Results = RESULTS,
-    json: options.Json = False,
-    from_: options.From = None,
+    name: Name = CHOSEN,
+    datasets: str | None = DATASETS,
+    variants: str | None = VARIANTS,
+    seeds: int = SEEDS,
+    results: Path = RESULTS_FOLDER,
+    json: bool = options.JSON,
+    from_: str | None = options.FROM,
 ) -> None:
     """Show the results of an experiment so far, compared with the paper's figures cell by cell."""
     from fedslim.experiments.tables import tabulate
 
     experiment, cells, remarks, store = _choose(name, datasets, variants, seeds, results, from_, shown=True)
-    remarks += _elsewhere(experiment, cells, store)
-    if json:
-        told = [*remarks, *dict.fromkeys(tabulate(experiment, cells, store).remarks)]
-        described = [_describe(experiment, cell, store) for cell in cells]
-        output.print_json({"experiment": name.value, "cells": described, "remarks": told})
-    else:
+    others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
+    if not results.is_dir():
+        why = "the folder does not exist; run the experiment first, or name its folder with --results"
+        remarks.append(f"{results}: {why}")
+    elif others:
+        remarks.append(f"there are records of other data sets; show them with --datasets {','.join(others)}")
+    if not json:
         _print(experiment, cells, store, remarks)
-
-
-# -- choices ---------------------------------------------------------------------------------------------------------
+        return
+    described = []
+    for cell in cells:
+        found, beside = store.look(cell), experiment.paper(cell)
+        failure = found if isinstance(found, str) else None
+        state = "not run" if found is None else "done" if failure is None else "failed"
+        figures = None if found is None or isinstance(found, str) else found.figures
+        more = {"state": state, "failure": failure, "figures": figures, "paper": beside and dict(beside)}
+        described.append(cell.as_dict() | more)
+    told = [*remarks, *dict.fromkeys(tabulate(experiment, cells, store).remarks)]
+    output.print_json({"experiment": name.value, "cells": described, "remarks": told})
 
 
 def _choose(
@@ -148,19 +155,8 @@ def _words(name: str, text: str) -> list[str]:
     return words
 
 
-def _elsewhere(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store") -> list[str]:
-    """Return hints about where else results may be."""
-    if not store.folder.is_dir():
-        why = "the folder does not exist; run the experiment first, or name its folder with --results"
-        return [f"{store.folder}: {why}"]
-    others = sorted(store.datasets(experiment) - {cell.data for cell in cells})
-    return [f"there are records of other data sets; show them with --datasets {','.join(others)}"] if others else []
-
-
 def _make_room(results: Path) -> None:
     """Create the folder, and check that records can be written to it before hours of work."""
-    from tempfile import TemporaryFile
-
     if results.exists() and not results.is_dir():
         raise ParameterError(f"--results {results}: this is a file; name a folder")
     try:
@@ -170,9 +166,6 @@ def _make_room(results: Path) -> None:
     except OSError as error:
         msg = f"--results {results}: records cannot be written to this folder ({error.strerror}); name another"
         raise ParameterError(msg) from error
-
-
-# -- output ----------------------------------------------------------------------------------------------------------
 
 
 def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", remarks: "Sequence[str]") -> None:
@@ -189,18 +182,6 @@ def _print(experiment: "Experiment", cells: "Sequence[Cell]", store: "Store", re
 
 def _grid(table: "ResultTable") -> Any:
     return output.grid(table.head, table.rows, left=table.labels, right=len(table.head))
-
-
-def _describe(experiment: "Experiment", cell: "Cell", store: "Store") -> dict[str, Any]:
-    found, beside = store.look(cell), experiment.paper(cell)
-    failure = found if isinstance(found, str) else None
-    return {
-        **cell.as_dict(),
-        "state": "not run" if found is None else "done" if failure is None else "failed",
-        "failure": failure,
-        "figures": None if found is None or isinstance(found, str) else found.figures,
-        "paper": None if beside is None else dict(beside),
-    }
 
 
 @contextmanager

@@ -6,12 +6,12 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedslim.cli.console import options
-from fedslim.cli.console.live import Port, live_page
+from fedslim.cli.console.live import PORT, live_page
 from fedslim.cli.console.options import Reading, flag, option, reads_data, typed_command, whole
 from fedslim.cli.console.output import Said, print_code_table, print_json, shown_label, table_record
 from fedslim.cli.console.progress import mined_with_progress, read_and_prepare, reporter
@@ -32,48 +32,36 @@ Order = StrEnum("Order", ["usage", "support"])
 @reads_data
 def mine(
     context: typer.Context,
-    data: options.Data,
+    data: str = options.DATA,
     *,
-    out: Annotated[Path | None, option("FILE", "Save the code table as JSON, for `fedslim show`.")] = None,
-    report: Annotated[
-        Path | None, option("FILE", "Write an HTML report: the table, how it grew, and the most unusual rows of DATA.")
-    ] = None,
-    top: options.Top = 20,
-    max_time: options.MaxTime = None,
-    effort: options.Effort = None,
-    width: options.Width = None,
-    json: options.Json = False,
-    min_support: Annotated[int, option("N", "Find only itemsets in at least N transactions.", whole(1))] = 1,
-    min_count: options.MinCount = 1,
-    max_itemset_size: Annotated[int | None, option("N", "Find only itemsets of at most N items.", whole(1))] = None,
-    order: Annotated[Order, option("usage|support", "How to order itemsets of equal size in a cover.")] = Order.usage,
-    no_pruning: Annotated[bool, flag("--no-pruning", "Keep itemsets that later ones make redundant.")] = False,
-    threads: Annotated[
-        int | None, option("N", "Number of threads; it does not change the result.", whole(1, MAX_THREADS))
-    ] = None,
+    out: Path | None = option("FILE", "Save the code table as JSON, for `fedslim show`."),
+    report: Path | None = option(
+        "FILE", "Write an HTML report: the table, how it grew, and the most unusual rows of DATA."
+    ),
+    top: int = options.TOP(default=20),
+    max_time: float | None = options.MAX_TIME,
+    effort: int | None = options.EFFORT(default=None),
+    width: int | None = options.SEARCH_WIDTH,
+    json: bool = options.JSON,
+    min_support: int = option("N", "Find only itemsets in at least N transactions.", whole(1), default=1),
+    min_count: int = options.MIN_COUNT,
+    max_itemset_size: int | None = option("N", "Find only itemsets of at most N items.", whole(1)),
+    order: Order = option("usage|support", "How to order itemsets of equal size in a cover.", default=Order.usage),
+    no_pruning: bool = flag("--no-pruning", "Keep itemsets that later ones make redundant."),
+    threads: int | None = option("N", "Number of threads; it does not change the result.", whole(1, MAX_THREADS)),
     reading: Reading,
-    seed: Annotated[
-        int | None, option("N", "Random seed, for generated data and for efforts above 2.", options.seed)
-    ] = None,
-    secret: Annotated[
-        Path | None, option("FILE", "The members' secret: number items as their federation does, by their ids.")
-    ] = None,
-    live: Port = None,
-    engine: Annotated[
-        MiningEngine | None,
-        option("ray", "Read and search DATA at the workers of a Ray cluster; the table is the same."),
-    ] = None,
-    address: Annotated[
-        str | None, option("A", "Address of the Ray cluster; without one, Ray is started on this machine.")
-    ] = None,
-    workers: Annotated[
-        int | None, option("N", "Number of Ray workers; by default all CPUs.", whole(1, MAX_WORKERS))
-    ] = None,
-    journal: Annotated[
-        Path | None,
-        option("FILE", "Write the workers' answers to FILE; the same command continues a run that was killed."),
-    ] = None,
-    quiet: options.Quiet = False,
+    seed: int | None = option("N", "Random seed, for generated data and for efforts above 2.", options.seed),
+    secret: Path | None = option("FILE", "The members' secret: number items as their federation does, by their ids."),
+    live: int | None = PORT,
+    engine: MiningEngine | None = option(
+        "ray", "Read and search DATA at the workers of a Ray cluster; the table is the same."
+    ),
+    address: str | None = option("A", "Address of the Ray cluster; without one, Ray is started on this machine."),
+    workers: int | None = option("N", "Number of Ray workers; by default all CPUs.", whole(1, MAX_WORKERS)),
+    journal: Path | None = option(
+        "FILE", "Write the workers' answers to FILE; the same command continues a run that was killed."
+    ),
+    quiet: bool = options.QUIET,
 ) -> None:
     """Find the itemsets that compress DATA best, and show the most useful ones.
 

@@ -2,9 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fedslim.cli.commands.serve import status_line
 from fedslim.cli.console import options
@@ -14,18 +12,16 @@ from fedslim.errors import ParameterError
 
 app = command_group("Run a federation over NVFlare.")
 
-LOCAL = typer.Argument(metavar="LOCAL", help="The `local` folder of the startup kit.")
-JobArgument = Annotated[str, argument("JOB", "The id that NVFlare gave the job.")]
-KitOption = Annotated[Path, option("DIR", "The startup kit of an admin who may manage the job.")]
+LOCAL = argument("LOCAL", "The `local` folder of the startup kit.")
+JOB = argument("JOB", "The id that NVFlare gave the job.")
+KIT = option("DIR", "The startup kit of an admin who may manage the job.", default=...)
 
 
 @app.command(short_help="Write the NVFlare job of a federation, to review and submit.")
 def export(
-    file: options.Federation,
-    out: Annotated[Path, option("DIR", "A new folder for the job.")],
-    preparation: Annotated[
-        Path | None, option("FILE", "Start from the preparation.json in an earlier job's results.")
-    ] = None,
+    file: Path = options.FEDERATION,
+    out: Path = option("DIR", "A new folder for the job.", default=...),
+    preparation: Path | None = option("FILE", "Start from the preparation.json in an earlier job's results."),
 ) -> None:
     """Write the NVFlare job of a federation: four short files without code.
 
@@ -43,9 +39,7 @@ def export(
 
 
 @app.command(short_help="At a site: write its site file and policy, and let NVFlare load fedslim.")
-def site(
-    folder: Annotated[Path, LOCAL], *, name: Annotated[str, option("NAME", "The site's name in NVFlare.")]
-) -> None:
+def site(folder: Path = LOCAL, name: str = option("NAME", "The site's name in NVFlare.", default=...)) -> None:
     """Write a site file and a policy with every key, and let NVFlare load the classes of fedslim's jobs.
 
     The site file describes the site's data; the policy limits what may leave the site. Both stay at the site: review
@@ -65,7 +59,7 @@ def site(
 
 
 @app.command("allow", short_help="At the server: let NVFlare load fedslim.")
-def allow_classes(folder: Annotated[Path, LOCAL]) -> None:
+def allow_classes(folder: Path = LOCAL) -> None:
     """Let NVFlare load the classes of fedslim's jobs: add them to the allowed classes in resources.json."""
     from fedslim.engines.job import AT_SERVER, allow
 
@@ -78,7 +72,7 @@ def _tell_allowed(folder: Path, new: list[str]) -> None:
 
 
 @app.command(short_help="Show the progress of a running job.")
-def status(job: JobArgument, *, kit: KitOption, json: options.Json = False) -> None:
+def status(job: str = JOB, kit: Path = KIT, json: bool = options.JSON) -> None:
     """Show the progress of a running job: the round, and the members it is waiting for."""
     found = _engine().ask_job(kit, job, _engine().STATUS_TOPIC)
     if json:
@@ -88,7 +82,7 @@ def status(job: JobArgument, *, kit: KitOption, json: options.Json = False) -> N
 
 
 @app.command(short_help="Stop a running job after its round, with the best table so far.")
-def stop(job: JobArgument, *, kit: KitOption) -> None:
+def stop(job: str = JOB, kit: Path = KIT) -> None:
     """Stop a running job after its round. Server and members get the best table so far.
 
     `nvflare job abort` stops it immediately; then only the server saves the best table so far.

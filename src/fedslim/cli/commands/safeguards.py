@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,8 +24,8 @@ POLICY = CERTIFICATES / "policy.toml"  # where `fedslim member` looks by default
 REFUSED = 2  # the exit code of `fedslim member` if the policy refuses the federation
 MAX_SHOWN = 100
 
-PolicyFile = Annotated[Path, argument("FILE", "The policy file.")]
-IdentityOption = Annotated[Path | None, option("DIR", "The folder with the member's key, policy and ledger.")]
+POLICY_FILE = argument("FILE", "The policy file.", default=POLICY)
+IDENTITY = option("DIR", "The folder with the member's key, policy and ledger.")
 
 
 def _find_policy(policy: Path | None, folder: Path) -> "MemberPolicy":
@@ -38,7 +38,7 @@ def _find_policy(policy: Path | None, folder: Path) -> "MemberPolicy":
 
 
 @policy_app.command(short_help="Write a strict policy, with comments.")
-def init(file: PolicyFile = POLICY) -> None:
+def init(file: Path = POLICY_FILE) -> None:
     """Write a new policy with every key at its strict default, each explained by a comment."""
     from fedslim.settings.policy import write_policy
     from fedslim.trust.keys import make_private_folder
@@ -51,11 +51,9 @@ def init(file: PolicyFile = POLICY) -> None:
 
 @policy_app.command(short_help="Check whether a policy allows a federation.")
 def check(
-    federation: options.Federation,
-    policy: Annotated[
-        Path | None, option("FILE", "The policy; by default policy.toml beside the member's key.")
-    ] = None,
-    json: options.Json = False,
+    federation: Path = options.FEDERATION,
+    policy: Path | None = option("FILE", "The policy; by default policy.toml beside the member's key."),
+    json: bool = options.JSON,
 ) -> None:
     """Check whether this member may take part in a federation; if not, list every reason and exit with code 2.
 
@@ -75,7 +73,7 @@ def check(
 
 
 @policy_app.command("show", short_help="Show what a policy allows.")
-def show_policy(file: PolicyFile = POLICY, json: options.Json = False) -> None:
+def show_policy(file: Path = POLICY_FILE, json: bool = options.JSON) -> None:
     """Show what a policy allows, and where it differs from the defaults; if there is no file, show the defaults."""
     from fedslim.toml.values import spell
 
@@ -100,9 +98,9 @@ def _where(own: "MemberPolicy") -> str:
 
 @ledger_app.command("show", short_help="Show what was answered, and what further results would reveal.")
 def show_ledger(
-    file: Annotated[Path | None, argument("FILE", "The ledger; by default the one of --identity.")] = None,
-    identity: IdentityOption = None,
-    json: options.Json = False,
+    file: Path | None = argument("FILE", "The ledger; by default the one of --identity.", default=None),
+    identity: Path | None = IDENTITY,
+    json: bool = options.JSON,
 ) -> None:
     """Show on which data and with whom this member has answered, and what further results would reveal.
 
@@ -142,10 +140,10 @@ def show_ledger(
 
 @ledger_app.command(short_help="Allow a set of members that the ledger refuses.")
 def allow(
-    federation: options.Federation,
-    identity: IdentityOption = None,
-    policy: Annotated[Path | None, option("FILE", "The policy that names the ledger, if not in --identity.")] = None,
-    reason: Annotated[str, option("TEXT", "The reason, recorded in the ledger.")] = "",
+    federation: Path = options.FEDERATION,
+    identity: Path | None = IDENTITY,
+    policy: Path | None = option("FILE", "The policy that names the ledger, if not in --identity."),
+    reason: str = option("TEXT", "The reason, recorded in the ledger.", default=""),
 ) -> None:
     """Allow the members of a federation from now on, although the result may reveal the counts of one of them.
 
@@ -190,9 +188,7 @@ def _reveals(entries: "Entries") -> list[tuple[str, str]]:
 # -- audit -------------------------------------------------------------------------------------------------------------
 
 
-def audit(
-    file: Annotated[Path, argument("FILE", "The audit log of a member (audit.jsonl).")], json: options.Json = False
-) -> None:
+def audit(file: Path = argument("FILE", "The audit log of a member (audit.jsonl)."), json: bool = options.JSON) -> None:
     """Summarise what a member has sent: messages by kind, their size, and how many statistics, masked or not.
 
     The audit log contains no data, and neither does the summary.

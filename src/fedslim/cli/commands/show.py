@@ -1,9 +1,8 @@
 """`fedslim show`: show a saved code table or a run record. `fedslim report`: write an HTML report about runs."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import fedslim
 from fedslim.cli.commands.experiment import RESULTS
@@ -28,11 +27,11 @@ POINTS = 32
 
 
 def show(
-    file: Annotated[Path, argument("FILE", "A code table or run record, or the folder of a run.")],
-    top: options.Top = 20,
-    json: options.Json = False,
-    labels: options.Labels = None,
-    secret: options.Secret = None,
+    file: Path = argument("FILE", "A code table or run record, or the folder of a run."),
+    top: int = options.TOP(default=20),
+    json: bool = options.JSON,
+    labels: Path | None = options.LABELS,
+    secret: Path | None = options.SECRET,
 ) -> None:
     """Show a saved code table: the most useful itemsets, and how well they compress the data.
 
@@ -89,7 +88,7 @@ def _gap(run: "RunView") -> "Table | None":
     own, table, gap = run.own, run.table, run.gap
     if own is not None and table.alone is not None:
         new = [k for k, is_new in enumerate(table.alone) if is_new][:EXAMPLES]
-        rows = [(own.supports[k], table.support[k], _named(run, table.items[k])) for k in new]
+        rows = [(own.supports[k], table.support[k], [run.labels[i] for i in table.items[k]]) for k in new]
         return output.grid(("support here", "all members", "not found here alone"), rows, right=2)
     if gap is None or not gap.recovered:
         return None
@@ -101,13 +100,9 @@ def _gap(run: "RunView") -> "Table | None":
         spread = " + ".join(map(str, supports))
         if len(supports) > FEW_MEMBERS:
             spread = f"{min(supports):,} – {median(supports):,.15g} – {max(supports):,}"
-        shown.append((gap.usage[k], having, spread, _named(run, gap.items[k])))
+        shown.append((gap.usage[k], having, spread, [run.labels[i] for i in gap.items[k]]))
     titles = ("usage", "members", "support at each member", "found together, by no member alone")
     return output.grid(titles, shown, right=3)
-
-
-def _named(run: "RunView", items: "Sequence[int]") -> list[str]:
-    return [run.labels[item] for item in items]
 
 
 def _members(run: "RunView") -> "Table | None":
@@ -173,23 +168,20 @@ REPORT = "report.html"  # the default name of the report
 
 @reads_data
 def report(
-    runs: Annotated[
-        list[Path],
-        argument(
-            "RUN...",
-            "A run folder (of `fedslim simulate --out`, a server or a member), a code table, a folder that "
-            "contains run records, or the name of an experiment. Several make one report.",
-        ),
-    ],
+    runs: list[Path] = argument(
+        "RUN...",
+        "A run folder (of `fedslim simulate --out`, a server or a member), a code table, a folder that "
+        "contains run records, or the name of an experiment. Several make one report.",
+    ),
     *,
-    out: Annotated[Path | None, option("FILE", f"The report.  [default: {REPORT} beside the run]")] = None,
-    data: Annotated[
-        str | None, option("DATA", "Also show the most unusual rows of these data, and explain them.", options.masked)
-    ] = None,
-    results: Annotated[Path, option("DIR", "The folder with the records of experiments.")] = RESULTS,
-    title: Annotated[str | None, option("TEXT", "Title of the report.  [default: the name of the data]")] = None,
-    labels: options.Labels = None,
-    secret: options.Secret = None,
+    out: Path | None = option("FILE", f"The report.  [default: {REPORT} beside the run]"),
+    data: str | None = option(
+        "DATA", "Also show the most unusual rows of these data, and explain them.", options.masked
+    ),
+    results: Path = option("DIR", "The folder with the records of experiments.", default=RESULTS),
+    title: str | None = option("TEXT", "Title of the report.  [default: the name of the data]"),
+    labels: Path | None = options.LABELS,
+    secret: Path | None = options.SECRET,
     reading: Reading,
 ) -> None:
     """Write an HTML report about runs: what they found, what no member finds alone, how they went and what they cost.

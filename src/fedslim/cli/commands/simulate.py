@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedslim.cli.commands.show import print_run
 from fedslim.cli.console import options, output, progress, saving
-from fedslim.cli.console.live import PREPARING, LiveReporter, Port, live_page
+from fedslim.cli.console.live import PORT, PREPARING, LiveReporter, live_page
 from fedslim.cli.console.options import Reading, Variant, argument, flag, option, reads_data, typed_command, whole
 from fedslim.errors import FedslimError, ParameterError
 from fedslim.format import count, size
@@ -34,70 +34,55 @@ Engine = StrEnum("Engine", ["own", "nvflare"])
 @reads_data
 def simulate(  # noqa: PLR0915  # the steps of a run, in their order
     context: typer.Context,
-    data: options.Data,
-    more: Annotated[list[str] | None, argument("[DATA]...", "With --schema: one more file for each member.")] = None,
+    data: str = options.DATA,
+    more: list[str] | None = argument("[DATA]...", "With --schema: one more file for each member.", default=None),
     *,
-    secret: Annotated[
-        Path | None, option("FILE", "With several files: the members' secret; by default made from --seed.")
-    ] = None,
-    variant: options.VariantOption = Variant.x,
-    members: Annotated[int, option("N", "Number of members to divide the data among.", whole(1, MAX_MEMBERS))] = 10,
-    partition: Annotated[
-        Scheme, option("P", "How to divide: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.")
-    ] = Scheme.iid,
-    alpha: Annotated[
-        float, option("A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", options.positive())
-    ] = 0.5,
-    min_dominant: Annotated[int, option("N", "Fewest items of a dominant itemset, for the two skews.", whole(1))] = 3,
-    seed: Annotated[
-        int,
-        option(
-            "N",
-            "Random seed for the partition, all keys and efforts above 2; equal seeds give equal runs.",
-            options.seed,
-        ),
-    ] = 0,
-    max_time: options.MaxTime = None,
-    max_rounds: Annotated[int | None, option("N", "Stop after N rounds, with the best table so far.", whole(1))] = None,
-    min_count: options.MinCount = 1,
-    min_members_with: Annotated[int, option("N", "Show only itemsets that occur at N or more members.", whole(1))] = 1,
-    width: options.Width = None,
-    effort: options.Effort = 1,
-    no_masking: Annotated[
-        bool,
-        flag("--no-masking", "FOR MEASUREMENTS ONLY: x or sa without masks; the server sees every member's counts."),
-    ] = False,
-    engine: Annotated[
-        Engine, option("E", "own: in this process. nvflare: in NVFlare's simulator, as processes.")
-    ] = Engine.own,
-    reference: Annotated[
-        Path | None, option("FILE", "Compare with this table, instead of mining all data in one place.")
-    ] = None,
-    classes: Annotated[
-        str | None,
-        option(
-            "COLUMN",
-            "Train a classifier: one run for each value of this column, or, without columns, for each of these items, "
-            "separated by commas.",
-        ),
-    ] = None,
-    no_compare: Annotated[
-        bool, flag("--no-compare", "Run only the federation, without mining all data or the members alone.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`; with --classes, "
-            "classifier.json, for `SlimClassifier.load`.",
-        ),
-    ] = None,
-    top: options.Top = 10,
-    json: options.Json = False,
+    secret: Path | None = option("FILE", "With several files: the members' secret; by default made from --seed."),
+    variant: Variant = options.VARIANT,
+    members: int = option("N", "Number of members to divide the data among.", whole(1, MAX_MEMBERS), default=10),
+    partition: Scheme = option(
+        "P", "How to divide: iid, dirichlet, paper-sizes, support-skew, support-quantity-skew.", default=Scheme.iid
+    ),
+    alpha: float = option(
+        "A", "Evenness of the sizes, for dirichlet and support-quantity-skew.", options.positive(), default=0.5
+    ),
+    min_dominant: int = option("N", "Fewest items of a dominant itemset, for the two skews.", whole(1), default=3),
+    seed: int = option(
+        "N",
+        "Random seed for the partition, all keys and efforts above 2; equal seeds give equal runs.",
+        options.seed,
+        default=0,
+    ),
+    max_time: float | None = options.MAX_TIME,
+    max_rounds: int | None = option("N", "Stop after N rounds, with the best table so far.", whole(1)),
+    min_count: int = options.MIN_COUNT,
+    min_members_with: int = option("N", "Show only itemsets that occur at N or more members.", whole(1), default=1),
+    width: int | None = options.SEARCH_WIDTH,
+    effort: int | None = options.EFFORT(default=1),
+    no_masking: bool = flag(
+        "--no-masking", "FOR MEASUREMENTS ONLY: x or sa without masks; the server sees every member's counts."
+    ),
+    engine: Engine = option(
+        "E", "own: in this process. nvflare: in NVFlare's simulator, as processes.", default=Engine.own
+    ),
+    reference: Path | None = option("FILE", "Compare with this table, instead of mining all data in one place."),
+    classes: str | None = option(
+        "COLUMN",
+        "Train a classifier: one run for each value of this column, or, without columns, for each of these items, "
+        "separated by commas.",
+    ),
+    no_compare: bool = flag("--no-compare", "Run only the federation, without mining all data or the members alone."),
+    out: Path | None = option(
+        "DIR",
+        f"Save {output.CODE_TABLE} and {output.RUN} to this folder, for `fedslim report`; with --classes, "
+        "classifier.json, for `SlimClassifier.load`.",
+    ),
+    top: int = options.TOP(default=10),
+    json: bool = options.JSON,
     reading: Reading,
-    data_seed: options.Seed = None,
-    live: Port = None,
-    quiet: options.Quiet = False,
+    data_seed: int | None = options.SEED,
+    live: int | None = PORT,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Divide DATA among members, let them mine together without sharing a transaction, and show the result.
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import fedslim
 from fedslim import uses
@@ -28,21 +28,21 @@ from fedslim.cli.console.saving import check_kind, check_place, write_columns
 from fedslim.errors import InputError, ParameterError
 from fedslim.format import count, number
 
-Table = Annotated[Path, argument("TABLE", "A code table, a run record, or the folder of a run.")]
-Out = Annotated[Path | None, option("FILE", "Write the whole result to a .csv, .parquet or .json file.")]
-Shown = Annotated[int, option("N", "Number of rows to show.", whole(0), name="--top")]
+TABLE = argument("TABLE", "A code table, a run record, or the folder of a run.")
+OUT = option("FILE", "Write the whole result to a .csv, .parquet or .json file.")
+SHOWN = option("N", "Number of rows to show.", whole(0), name="--top", default=20)
 
 
 @reads_rows
 def score(
-    model: Table,
-    data: options.Data,
+    model: Path = TABLE,
+    data: str = options.DATA,
     *,
-    out: Out = None,
-    top: Shown = 20,
-    json: options.Json = False,
+    out: Path | None = OUT,
+    top: int = SHOWN,
+    json: bool = options.JSON,
     reading: Reading,
-    quiet: options.Quiet = False,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Score the rows of DATA: their bits, and the bits beyond what you would expect of their items and length.
 
@@ -78,13 +78,13 @@ def score(
 
 @reads_rows
 def explain(
-    model: Table,
-    data: options.Data,
+    model: Path = TABLE,
+    data: str = options.DATA,
     *,
-    row: Annotated[int, option("N", "The row to explain, counted from 1.", whole(1))],
-    json: options.Json = False,
+    row: int = option("N", "The row to explain, counted from 1.", whole(1), default=...),
+    json: bool = options.JSON,
     reading: Reading,
-    quiet: options.Quiet = False,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Explain the bits of a row of DATA: its cover, items outside itemsets, what it lacks, what is rarely together."""
     from fedslim.uses.explaining import explain_rows
@@ -97,14 +97,14 @@ def explain(
 
 @reads_rows
 def complete(
-    model: Table,
-    data: options.Data,
+    model: Path = TABLE,
+    data: str = options.DATA,
     *,
-    out: Out = None,
-    top: Shown = 20,
-    json: options.Json = False,
+    out: Path | None = OUT,
+    top: int = SHOWN,
+    json: bool = options.JSON,
     reading: Reading,
-    quiet: options.Quiet = False,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Complete missing cells of DATA: the value with the fewest bits, and the bits that each other value costs more."""
     from fedslim.uses.completing import Cell, cells
@@ -133,12 +133,12 @@ def complete(
 
 
 def rules(
-    table: Table,
-    min_confidence: Annotated[float, option("P", "Smallest confidence of a rule to show.", min=0, max=1)] = 0.5,
-    min_lift: Annotated[float, option("X", "Smallest lift of a rule to show.", min=0)] = 1.0,
-    out: Out = None,
-    top: Shown = 20,
-    json: options.Json = False,
+    table: Path = TABLE,
+    min_confidence: float = option("P", "Smallest confidence of a rule to show.", min=0, max=1, default=0.5),
+    min_lift: float = option("X", "Smallest lift of a rule to show.", min=0, default=1.0),
+    out: Path | None = OUT,
+    top: int = SHOWN,
+    json: bool = options.JSON,
 ) -> None:
     """Read the itemsets of TABLE as rules, if … then …, with support, confidence and lift, the highest lift first."""
     from fedslim.uses.association import COLUMNS, rule_records
@@ -163,19 +163,17 @@ def rules(
 
 @reads_data
 def compare(
-    data: Annotated[str, argument("A", "Data, or a code table, or a run.", masked)],
-    other: Annotated[str | None, argument("[B]", "The same; leave it out with --by.", masked)] = None,
+    data: str = argument("A", "Data, or a code table, or a run.", masked),
+    other: str | None = argument("[B]", "The same; leave it out with --by.", masked, default=None),
     *,
-    by: Annotated[
-        str | None, option("COLUMN", "Slice A by this column, and compare each slice with the one before.")
-    ] = None,
-    new: Annotated[bool, flag("--new", "For a table and data: the table was not mined from these rows.")] = False,
-    fdr: Annotated[float, option("P", "Largest expected share of false discoveries.", min=0, max=1)] = 0.05,
-    out: Annotated[Path | None, option("FILE", "Write a page with both side by side (HTML).")] = None,
-    top: Shown = 20,
-    json: options.Json = False,
+    by: str | None = option("COLUMN", "Slice A by this column, and compare each slice with the one before."),
+    new: bool = flag("--new", "For a table and data: the table was not mined from these rows."),
+    fdr: float = option("P", "Largest expected share of false discoveries.", min=0, max=1, default=0.05),
+    out: Path | None = option("FILE", "Write a page with both side by side (HTML)."),
+    top: int = SHOWN,
+    json: bool = options.JSON,
     reading: Reading,
-    quiet: options.Quiet = False,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Compare two data sets, tables or runs, a site with its federation, or the slices of one data set.
 
@@ -229,7 +227,7 @@ def _slices(
     from fedslim.schema import agree
     from fedslim.uses.cells import sliced
 
-    schema, choices = reading.chosen().get("schema"), reading.choices()
+    schema, choices = reading.chosen().get("schema"), reading.given(CHOICES)
     if by is not None:
         return sliced(reading.rows(), by, schema, **choices)
     both = _sides(reading, replace(reading, source=other or ""))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -29,15 +29,12 @@ OPTION, ANY_PORT = "--live", "0"
 PREPARING = "preparing: the members agree on cuts and items"
 EVERY = 0.5  # seconds between two looks at a server or member
 
-Port = Annotated[
-    int | None,
-    option(
-        "[PORT]",
-        "Show the run on a page for a browser on this computer; its address is printed.",
-        whole(0, 65535),
-        name=OPTION,
-    ),
-]
+PORT = option(
+    "[PORT]",
+    "Show the run on a page for a browser on this computer; its address is printed.",
+    whole(0, 65535),
+    name=OPTION,
+)
 
 
 def with_port(arguments: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -32,19 +32,22 @@ WIDTH, MAX_WIDTH, HIGHEST_EFFORT = 8, 64, 8
 Variant = StrEnum("Variant", ["x", "sa", "so"])  # the variants of the protocol; a test checks that the list is complete
 
 
-def option(metavar: str, text: str, check: Callable[[Any], Any] | None = None, *, name: str = "", **more: Any) -> Any:
-    """Declare an option that takes a value, for `Annotated`."""
-    return typer.Option(*([name] if name else []), metavar=metavar, help=text, callback=check, **more)
+Check = Callable[[Any], Any] | None
 
 
-def flag(name: str, text: str, *short: str) -> Any:
-    """Declare an option that takes no value, for `Annotated`."""
-    return typer.Option(name, *short, help=text)
+def option(metavar: str, text: str, check: Check = None, *, name: str = "", default: Any = None, **more: Any) -> Any:
+    """Declare an option that takes a value; it must be given if the default is `...`."""
+    return typer.Option(default, *([name] if name else []), metavar=metavar, help=text, callback=check, **more)
 
 
-def argument(metavar: str, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
-    """Declare an argument, for `Annotated`."""
-    return typer.Argument(metavar=metavar, help=text, callback=check, **more)
+def flag(name: str, text: str, *short: str, default: bool | None = False) -> Any:
+    """Declare an option that takes no value."""
+    return typer.Option(default, name, *short, help=text)
+
+
+def argument(metavar: str, text: str, check: Check = None, *, default: Any = ...) -> Any:
+    """Declare an argument; it must be given unless it has a default."""
+    return typer.Argument(default, metavar=metavar, help=text, callback=check)
 
 
 def positive(of: str = "") -> Callable[[float | None], float | None]:
@@ -99,52 +102,39 @@ def masked(value: str | None) -> str | None:
     return MaskedUrl(value)
 
 
-Data = Annotated[
-    str,
-    argument(
-        "DATA",
-        "A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
-        "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
-        "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
-        masked,
-    ),
-]
-From = Annotated[str | None, option("FOLDER", "A folder with public data sets that you downloaded.", name="--from")]
-Seed = Annotated[int | None, option("N", "Random seed for generated data.", seed)]
-MaxTime = Annotated[
-    float | None, option("S", "Mine for at most S seconds, and keep the best table so far.", positive(" of seconds"))
-]
-Effort = Annotated[
-    int | None,
-    option(
-        "N",
-        f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
-        whole(1, HIGHEST_EFFORT),
-    ),
-]
-Width = Annotated[
-    int | None,
-    option(
-        "N",
-        f"Candidates to try in each step, 1 to {MAX_WIDTH}; 1 is SLIM as published.  [default: {WIDTH}]",
-        whole(1, MAX_WIDTH),
-    ),
-]
-MinCount = Annotated[int, option("N", "Show no count below N: merge rarer items, and omit rarer itemsets.", whole(1))]
-AgreedVocabulary = Annotated[Path | None, option("FILE", "The vocabulary that the members agreed on.")]
-VariantOption = Annotated[
-    Variant, option("x|sa|so", "x: exact. sa, so: as in the paper, with and without secure aggregation.")
-]
-Federation = Annotated[Path, argument("FEDERATION", "The federation file.")]
-Json = Annotated[bool, flag("--json", "Print JSON instead of text.")]
-Quiet = Annotated[bool, flag("--quiet", "Show no progress.", "-q")]
-Top = Annotated[int, option("N", "Number of itemsets to show, the most useful first; 0 for none.", whole(0))]
+DATA = argument(
+    "DATA",
+    "A file (FIMI .dat, .csv, .tsv, .jsonl; .gz too; .parquet, .xlsx), a folder of Parquet files, - for "
+    "standard input, the URL of a database (postgresql://…, sqlite:///FILE, duckdb:///FILE), or a name from "
+    "`fedslim data list`, such as encounters, mushroom or wide-sparse:20000.",
+    masked,
+)
+FROM = option("FOLDER", "A folder with public data sets that you downloaded.", name="--from")
+SEED = option("N", "Random seed for generated data.", seed)
+MAX_TIME = option("S", "Mine for at most S seconds, and keep the best table so far.", positive(" of seconds"))
+EFFORT = functools.partial(
+    option,
+    "N",
+    f"How hard to search, 1 to {HIGHEST_EFFORT}: more takes longer and is never worse.",
+    whole(1, HIGHEST_EFFORT),
+)
+SEARCH_WIDTH = option(
+    "N",
+    f"Candidates to try in each step, 1 to {MAX_WIDTH}; 1 is SLIM as published.  [default: {WIDTH}]",
+    whole(1, MAX_WIDTH),
+)
+MIN_COUNT = option("N", "Show no count below N: merge rarer items, and omit rarer itemsets.", whole(1), default=1)
+VOCABULARY = option("FILE", "The vocabulary that the members agreed on.")
+VARIANT = option(
+    "x|sa|so", "x: exact. sa, so: as in the paper, with and without secure aggregation.", default=Variant.x
+)
+FEDERATION = argument("FEDERATION", "The federation file.")
+JSON = flag("--json", "Print JSON instead of text.")
+QUIET = flag("--quiet", "Show no progress.", "-q")
+TOP = functools.partial(option, "N", "Number of itemsets to show, the most useful first; 0 for none.", whole(0))
 
-Labels = Annotated[
-    Path | None,
-    option("FILE", "A catalogue of labels: one in each line, or a CSV file whose second column explains them."),
-]
-Secret = Annotated[Path | None, option("FILE", "The members' secret, to name items of which only the id is known.")]
+LABELS = option("FILE", "A catalogue of labels: one in each line, or a CSV file whose second column explains them.")
+SECRET = option("FILE", "The members' secret, to name items of which only the id is known.")
 
 
 def names_from(labels: Path | None, secret: Path | None) -> dict[str, str]:
@@ -184,13 +174,19 @@ class Reading:
     exclude: Annotated[str | None, option("C,C", "Leave out these columns.", listed)] = None
     categorical: Annotated[str | None, option("C,C", "Make an item of each value of these columns.", listed)] = None
     numeric: Annotated[str | None, option("C,C", "Take these columns as numbers, even codes like 0123.", listed)] = None
-    one_hot: Annotated[bool | None, flag("--one-hot/--no-one-hot", "Whether columns are items with 0 and 1.")] = None
+    one_hot: Annotated[
+        bool | None, flag("--one-hot/--no-one-hot", "Whether columns are items with 0 and 1.", default=None)
+    ] = None
     missing: Annotated[str | None, option("V,V", "More spellings of a missing value, such as -99.", listed)] = None
     long: Annotated[
         bool | None,
-        flag("--long/--no-long", "Whether each row has a transaction and one item, or an attribute and its value."),
+        flag(
+            "--long/--no-long",
+            "Whether each row has a transaction and one item, or an attribute and its value.",
+            default=None,
+        ),
     ] = None
-    folder: From = None
+    folder: Annotated[str | None, FROM] = None
     seed: int | None = None
 
     def read_columns(self) -> "EncodedTable | None":
@@ -233,10 +229,6 @@ class Reading:
         """Return those of the options that were given."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def choices(self) -> dict[str, Any]:
-        """Return what was chosen about columns and their values."""
-        return self.given(CHOICES)
-
     def _check_schema(self) -> None:
         """Refuse options that a schema replaces: they would look as if they applied."""
         replaced = self.given(("bins", "transaction_column", "item_column", *CHOICES[1:]))
@@ -262,8 +254,12 @@ CHOICES = ("bins", "columns", "exclude", "categorical", "numeric", "one_hot", "m
 def reads_data(command: Callable[..., None], names: Sequence[str] = ()) -> Callable[..., None]:
     """Give a command with the parameter `data` the options of reading, all or those named, in place of `reading`."""
     own = inspect.signature(command)
-    added = list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
-    added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added if not names or one.name in names]
+    added = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
+        for one in list(inspect.signature(Reading).parameters.values())[1:-1]  # a seed means more in some commands
+        if not names or one.name in names
+        for kind, declared in [get_args(one.annotation)]
+    ]
     parameters = [one for p in own.parameters.values() for one in (added if p.name == "reading" else [p])]
 
     @functools.wraps(command)

@@ -7,7 +7,6 @@ import os
 import sys
 from getpass import getpass
 from pathlib import Path
-from typing import Annotated
 
 from fedslim.cli.console.options import flag, option
 from fedslim.cli.console.output import is_terminal
@@ -15,10 +14,8 @@ from fedslim.errors import InputError
 
 VARIABLE = "FEDSLIM_PASSPHRASE"
 
-Ask = Annotated[bool, flag("--passphrase", f"Ask for a passphrase for the key. Or set {VARIABLE}.")]
-File = Annotated[
-    Path | None, option("FILE", "A file with the key's passphrase on its first line.", name="--passphrase-file")
-]
+ASK = flag("--passphrase", f"Ask for a passphrase for the key. Or set {VARIABLE}.")
+FILE = option("FILE", "A file with the key's passphrase on its first line.", name="--passphrase-file")
 
 
 def for_new_key(file: Path | None, *, ask: bool) -> str | None:
