@@ -154,7 +154,7 @@ def test_a_request_with_a_bad_name_is_refused(authority, tmp_path, name):
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True))
 def test_good_names_can_be_requested(name):
-    assert Statement.agreement_key(b"f", name, b"k").name == name
+    assert Statement("agreement key", b"f", name, b"k").name == name
 
 
 def test_other_requests_that_are_refused(authority):

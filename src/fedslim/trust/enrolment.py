@@ -27,7 +27,6 @@ from fedslim.trust.identity import (
     REVOCATIONS,
     Identity,
     TrustStore,
-    check_authority,
     public_key,
     read_trust,
 )
@@ -109,13 +108,22 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     """
     folder = real_path(folder)
     found = certificates.read_certificates(certificate, where)
-    trust = TrustStore(
-        _authority(folder, found[1:], authority, fingerprint, where),
-        certificates.read_list(*_list(folder, certificate, revocations, where)),
-    )
-    if is_file(folder / REVOCATIONS):
-        known = read_trust(folder)
-        trust = trust if trust.number >= known.number else known
+    trusted = folder / AUTHORITY
+    known = read_trust(folder) if is_file(trusted) else None
+    chosen = _authority(known, found[1:], authority, fingerprint, where)
+    if known is not None and known.authority != chosen:
+        msg = f"{trusted}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
+        raise CertificateError(msg)
+    if revocations is not None:
+        trust = TrustStore(chosen, certificates.read_list(revocations, "the revocation list"))
+    elif certificates.has_list(certificate):
+        trust = TrustStore(chosen, certificates.read_list(certificate, where))
+    elif known is not None:
+        trust = known
+    else:
+        raise CertificateError(f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)")
+    if known is not None and known.number > trust.number:
+        trust = known
     try:
         role = certificates.role_of(found[0])
         name = trust.check(found[0], role, now)
@@ -128,7 +136,7 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     if fitting is None:
         msg = f"{where}: this certificate does not belong to the key in {folder}; send the newest {name}.csr to the CA"
         raise CertificateError(msg)
-    keys.write_public(folder / AUTHORITY, pem(trust.authority))
+    keys.write_public(trusted, pem(trust.authority))
     keys.write_public(folder / REVOCATIONS, pem(trust.revocations))
     if fitting == NEXT_KEY:
         (folder / NEXT_KEY).replace(folder / KEY)
@@ -147,13 +155,12 @@ def install_list(
 
 
 def _authority(
-    folder: Path, sent: list[x509.Certificate], given: bytes | None, expected: str | None, where: object
+    known: TrustStore | None, sent: list[x509.Certificate], given: bytes | None, expected: str | None, where: object
 ) -> x509.Certificate:
-    """Return the CA to trust: the one in the folder, the one given, or the one with the expected fingerprint."""
-    known = folder / AUTHORITY
+    """Return the CA to trust: the one given, the one with the expected fingerprint, or the one in the folder."""
     if given is not None:
-        chosen = read_certificate(given, "the CA's certificate")
-    elif expected is not None:
+        return read_certificate(given, "the CA's certificate")
+    if expected is not None:
         digits = re.sub(r"[\s:]", "", expected).lower()
         matching = next((each for each in sent if certificates.fingerprint_of(each) == digits), None)
         if matching is None:
@@ -161,29 +168,13 @@ def _authority(
                 f"{where}: this file contains no CA with the fingerprint {expected!r:.100}; compare it digit by digit "
                 "with the CA operator, and install nothing until it matches"
             )
-        chosen = matching
-    elif is_file(known):
-        return read_trust(folder).authority
-    else:
-        raise CertificateError(
-            f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
-            "(--fingerprint), or the CA's certificate (--ca)"
-        )
-    check_authority(chosen)
-    if is_file(known) and read_trust(folder).authority != chosen:
-        msg = f"{known}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
-        raise CertificateError(msg)
-    return chosen
-
-
-def _list(folder: Path, certificate: bytes, given: bytes | None, where: object) -> tuple[bytes, object]:
-    if given is not None:
-        return given, "the revocation list"
-    if certificates.has_list(certificate):
-        return certificate, where
-    if is_file(folder / REVOCATIONS):
-        return keys.read_public(folder / REVOCATIONS, keys.MAX_LIST), folder / REVOCATIONS
-    raise CertificateError(f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)")
+        return matching
+    if known is not None:
+        return known.authority
+    raise CertificateError(
+        f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
+        "(--fingerprint), or the CA's certificate (--ca)"
+    )
 
 
 def _fits(path: Path, certificate: x509.Certificate, passphrase: str | None) -> bool:

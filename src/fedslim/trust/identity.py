@@ -55,7 +55,10 @@ class TrustStore:
     @property
     def number(self) -> int:
         """The number of the revocation list; newer lists have higher numbers."""
-        return number_of(self.revocations)
+        try:
+            return self.revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        except (*UNREADABLE, x509.ExtensionNotFound):
+            return -1  # the oldest
 
     def renewed(self, revocations: bytes, where: object = "the revocation list") -> TrustStore:
         """Return the same trust with a newer list, from any source: only the CA's signature matters.
@@ -66,12 +69,13 @@ class TrustStore:
         if not signed_by(found, self.authority):
             msg = f"{where}: this revocation list is not signed by {self.name!r}; get the crl.pem of that CA"
             raise CertificateError(msg)
-        if number_of(found) < self.number:
+        newer = TrustStore(self.authority, found)
+        if newer.number < self.number:
             raise CertificateError(
-                f"{where}: this is list number {number_of(found)}, but number {self.number} is already installed; get "
+                f"{where}: this is list number {newer.number}, but number {self.number} is already installed; get "
                 "the newest crl.pem"
             )
-        return TrustStore(self.authority, found)
+        return newer
 
     def check(self, certificate: x509.Certificate, role: Role, now: datetime) -> str:
         """Verify a certificate and return the name of its holder."""
@@ -85,9 +89,16 @@ class TrustStore:
             raise UntrustedError(
                 f"the certificate of {name!r} is for a {actual.value}, but it is used as a {role.value}; it is refused"
             )
-        self._check_time(certificate, f"the certificate of {name!r}", now)
-        self._check_time(self.authority, f"the certificate of the CA {self.name!r}", now)
         moment, last = whole(now), ends(self.revocations)
+        for what, one in ((repr(name), certificate), (f"the CA {self.name!r}", self.authority)):
+            if moment < one.not_valid_before_utc:
+                raise UntrustedError(
+                    f"the certificate of {what} is not valid before {format_time(one.not_valid_before_utc)}, but the "
+                    f"time here is {format_time(moment)}; check the clocks"
+                )
+            if moment > one.not_valid_after_utc:
+                ended = format_time(one.not_valid_after_utc)
+                raise UntrustedError(f"the certificate of {what} expired on {ended}; have it renewed")
         if moment > last:
             msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
             raise UntrustedError(msg)
@@ -127,16 +138,6 @@ class TrustStore:
                 "in between, may have replaced it, so the run must stop"
             ) from None
 
-    def _check_time(self, certificate: x509.Certificate, what: str, now: datetime) -> None:
-        moment = whole(now)
-        if moment < certificate.not_valid_before_utc:
-            raise UntrustedError(
-                f"{what} is not valid before {format_time(certificate.not_valid_before_utc)}, but the time here is "
-                f"{format_time(moment)}; check the clocks"
-            )
-        if moment > certificate.not_valid_after_utc:
-            raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
-
 
 def check_authority(certificate: x509.Certificate, where: str = "") -> None:
     """Check that a certificate is that of a CA; `where` begins the message."""
@@ -172,14 +173,6 @@ def public_key(certificate: x509.Certificate) -> Ed25519PublicKey:
     return key
 
 
-def number_of(revocations: x509.CertificateRevocationList) -> int:
-    """Return the number of a revocation list; one without a number counts as the oldest."""
-    try:
-        return revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    except (*UNREADABLE, x509.ExtensionNotFound):
-        return -1
-
-
 def ends(revocations: x509.CertificateRevocationList) -> datetime:
     """Return when a list expires; one without an expiry date has expired already."""
     return revocations.next_update_utc or revocations.last_update_utc
@@ -188,14 +181,13 @@ def ends(revocations: x509.CertificateRevocationList) -> datetime:
 # -- what members sign for each other ---------------------------------------------------------------------------------
 
 LABEL = b"fedslim statement v1: "
-AGREEMENT_KEY = "agreement key"
-ROSTER = "roster"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """Data that a member signs, with its purpose, its federation and the member's name.
 
+    With the id of one run as `federation`, a statement cannot be replayed in another run.
     The same key also signs TLS handshakes and certificate requests. Those start with 64 spaces and with 0x30, a
     statement with its label, so that none of them can be mistaken for another.
     """
@@ -210,19 +202,6 @@ class Statement:
         if not self.federation:
             msg = "federation: the id of the federation is empty, and a statement needs it; give the federation's id"
             raise ParameterError(msg)
-
-    @classmethod
-    def agreement_key(cls, federation: bytes, name: str, public: bytes) -> Statement:
-        """State the member's X25519 key for secure aggregation.
-
-        With the id of one run as `federation`, the statement cannot be replayed in another run.
-        """
-        return cls(AGREEMENT_KEY, federation, name, public)
-
-    @classmethod
-    def roster(cls, federation: bytes, name: str, digest: bytes) -> Statement:
-        """State the digest of what the member received before a run, or a new epoch of it, started."""
-        return cls(ROSTER, federation, name, digest)
 
     @property
     def encoded(self) -> bytes:
