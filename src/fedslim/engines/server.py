@@ -123,22 +123,17 @@ class Exchange:
         self._asked |= {name: time.monotonic() for name, frame in frames.items() if frame != WORKING}
         collected = self.call(frames, within)
         for name, data in collected.replies.items():
-            if data == WORKING:
-                self._wait(name)
-                continue
-            self._away.pop(name, None)
-            if data:
-                self._receive(name, data)
+            if data != WORKING:
+                self._away.pop(name, None)
+                if data:
+                    self._receive(name, data)
+            elif time.monotonic() - self._asked[name] < self.answer:
+                self._outbox[name].appendleft(WORKING)
+            else:
+                self._miss(name, f"no answer within {self.answer:g} s")
         for name, why in collected.failures.items():
             self._miss(name, why)
         self._give_up()
-
-    def _wait(self, name: str) -> None:
-        """Call a working member again, unless its time is over."""
-        if time.monotonic() - self._asked[name] < self.answer:
-            self._outbox[name].appendleft(WORKING)
-        else:
-            self._miss(name, f"no answer within {self.answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
         most = self.session.max_bytes(name)

@@ -251,7 +251,7 @@ class Returns:
     def __init__(self, most: int) -> None:
         self._most = most
         self._times: dict[str, deque[float]] = {}  # when each member last connected
-        self._in_round: Counter[str] = Counter()  # how often since the last round ended
+        self.in_round: Counter[str] = Counter()  # how often since the last round ended
         self._replaced: Counter[str] = Counter()  # how often while its old connection was still open
 
     def admit(self, name: str) -> bool:
@@ -261,7 +261,7 @@ class Returns:
         if len(times) == self._most and now - times[0] < RETURNS_WITHIN:
             return False
         times.append(now)
-        self._in_round[name] += 1
+        self.in_round[name] += 1
         return True
 
     def replace(self, name: str) -> None:
@@ -272,11 +272,3 @@ class Returns:
             hint = "" if times <= SUSPICIOUS else "; check whether two processes use its certificate"
             so_far = "" if times == 1 else f" ({times} times so far)"
             logger.warning("%s connected again while its old connection was open%s%s", name, so_far, hint)
-
-    def end_round(self) -> None:
-        """Count the connections of the next round."""
-        self._in_round.clear()
-
-    def most_frequent(self) -> tuple[str, int] | None:
-        """Return the member that connected most often since the last round ended, and how often."""
-        return next(iter(self._in_round.most_common(1)), None)

@@ -229,6 +229,7 @@ class NetworkServer:
         for output in outputs:
             match output:
                 case events.NewEpoch(number):
+                    # A resumed server must know how far members had been.
                     self._keep(EpochRecord(number, self.session.positions.furthest))
                 case events.RoundEnded():
                     self._end_round(output)
@@ -257,27 +258,22 @@ class NetworkServer:
         """Note that a member has the result: the server does not wait for it, not even after a restart."""
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
-            if self.journal is not None:
-                self.journal.append(encode_record(HeardRecord(name)))
+            self._keep(HeardRecord(name), sync=False)
 
-    def _keep(self, record: BackRecord | EpochRecord) -> None:
-        """Write to the journal that all members start anew, before the server acts on it."""
+    def _keep(self, record: RoundRecord | HeardRecord | EpochRecord | BackRecord, *, sync: bool = True) -> None:
+        """Write to the journal, before the server acts on it; if it is forced to the disk, it survives a power cut."""
         if self.journal is not None:
             self.journal.append(encode_record(record))
-            self.journal.sync()  # a resumed server must know how far members had been
+            if sync:
+                self.journal.sync()
 
     def _end_round(self, ended: events.RoundEnded) -> None:
-        """Write a round to the journal, before the server acts on it."""
         now = self._round_since = time.monotonic()
-        self._returns.end_round()
-        if self.journal is not None:
-            costs = now - self._began, self.communication.traffic
-            elapsed = self.session.elapsed(now)
-            record = RoundRecord(ended.number, elapsed, ended.replies, ended.ending, *costs)
-            self.journal.append(encode_record(record))
-            if ended.ending is not None or self.session.outcome is not None:
-                # Members keep the last question on disk, and may have ended by the time the server resumes.
-                self.journal.sync()
+        self._returns.in_round.clear()
+        costs = now - self._began, self.communication.traffic
+        record = RoundRecord(ended.number, self.session.elapsed(now), ended.replies, ended.ending, *costs)
+        # Members keep the last question on disk, and may have ended by the time the server resumes.
+        self._keep(record, sync=ended.ending is not None or self.session.outcome is not None)
         self.trace(ended)
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
@@ -346,13 +342,13 @@ class NetworkServer:
         """End the run if a member that keeps reconnecting prevents a round from ending; tell whether it did."""
         assert self._round_since is not None  # noqa: S101
         passed = time.monotonic() - self._round_since
-        often = self._returns.most_frequent()
-        if self.session.over or often is None or passed <= self.patience.answer + self.patience.grace:
+        if self.session.over or passed <= self.patience.answer + self.patience.grace:
             return False
-        name, times = often
-        reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
-        self._act(self.session.lose(name, reason))
-        return True
+        for name, times in self._returns.in_round.most_common(1):
+            reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
+            self._act(self.session.lose(name, reason))
+            return True
+        return False
 
     async def _say_farewell(self) -> None:
         """Wait until all members have the result: one that is killed now may reconnect for it, as at any other time."""
