@@ -18,10 +18,9 @@ from trusting import DAY, NOW, enrolled, extension, mode, request_of
 
 from fedslim.errors import CertificateError, DataError, ParameterError
 from fedslim.trust.authority import Authority, CertificateState, read_records
-from fedslim.trust.certificates import pem
+from fedslim.trust.certificates import Role, pem
 from fedslim.trust.enrolment import make_request
 from fedslim.trust.identity import Statement
-from fedslim.trust.names import Role
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 

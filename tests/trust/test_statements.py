@@ -15,10 +15,9 @@ from trusting import DAY, NOW, WORDS, enrolled
 from fedslim.errors import ParameterError, UntrustedError
 from fedslim.secagg.keys import AgreementKey
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import make_certificate
+from fedslim.trust.certificates import Role, make_certificate
 from fedslim.trust.enrolment import make_demo_ca
 from fedslim.trust.identity import Identity, Statement
-from fedslim.trust.names import Role
 
 # -- what members sign -----------------------------------------------------------------------------------------------
 

@@ -17,20 +17,10 @@ from cryptography import x509
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
-from fedslim.trust import certificates, keys
+from fedslim.trust import certificates, identity, keys
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import name_of, pem, read_certificate
-from fedslim.trust.identity import (
-    AUTHORITY,
-    CERTIFICATE,
-    KEY,
-    REVOCATIONS,
-    Identity,
-    TrustStore,
-    public_key,
-    read_trust,
-)
-from fedslim.trust.names import Hosts, Role, checked_hosts, checked_name
+from fedslim.trust.certificates import Hosts, Role, checked_hosts, checked_name, name_of, pem, read_certificate
+from fedslim.trust.identity import AUTHORITY, CERTIFICATE, KEY, REVOCATIONS, Identity, TrustStore, read_trust
 
 NEXT_KEY = "next-key.pem"  # a new key without a certificate yet; the old key stays in use until then
 
@@ -178,7 +168,7 @@ def _authority(
 
 
 def _fits(path: Path, certificate: x509.Certificate, passphrase: str | None) -> bool:
-    return is_file(path) and keys.read_key(path, passphrase).public_key() == public_key(certificate)
+    return is_file(path) and keys.read_key(path, passphrase).public_key() == identity.public_key(certificate)
 
 
 def name_in(bundle: bytes, where: object) -> str | None:

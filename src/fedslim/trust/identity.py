@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust import certificates, keys
-from fedslim.trust.certificates import UNREADABLE, name_of, read_certificate, read_list, role_of
-from fedslim.trust.names import Host, Role, checked_name, format_time, whole
+from fedslim.trust.certificates import UNREADABLE, Host, Role, format_time, name_of, role_of, whole
 
 MAX_CERTIFICATE = 4096
 """Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""
@@ -65,7 +64,7 @@ class TrustStore:
 
         An older list is refused: it would restore revoked certificates.
         """
-        found = read_list(revocations, where)
+        found = certificates.read_list(revocations, where)
         if not signed_by(found, self.authority):
             msg = f"{where}: this revocation list is not signed by {self.name!r}; get the crl.pem of that CA"
             raise CertificateError(msg)
@@ -198,7 +197,7 @@ class Statement:
     data: bytes
 
     def __post_init__(self) -> None:
-        checked_name(self.name)
+        certificates.checked_name(self.name)
         if not self.federation:
             msg = "federation: the id of the federation is empty, and a statement needs it; give the federation's id"
             raise ParameterError(msg)
@@ -247,7 +246,7 @@ class Identity:
                 f"{own}: no such file, so the certificate is not installed yet; have the request signed "
                 "by the CA, and install its reply with `fedslim enroll install`"
             )
-        certificate = read_certificate(keys.read_public(own), own)
+        certificate = certificates.read_certificate(keys.read_public(own), own)
         trust = read_trust(folder)
         if not signed_by(certificate, trust.authority):
             raise CertificateError(f"{own}: not signed by {trust.name!r} ({folder / AUTHORITY}); install it again")
@@ -317,8 +316,8 @@ def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, no
 def read_trust(folder: str | os.PathLike[str]) -> TrustStore:
     """Read the CA certificate and revocation list of an identity; this needs no key."""
     trusted, listed = real_path(folder) / AUTHORITY, real_path(folder) / REVOCATIONS
-    authority = read_certificate(keys.read_trusted(trusted, "the trusted CA"), trusted)
-    revocations = read_list(keys.read_public(listed, keys.MAX_LIST), listed)
+    authority = certificates.read_certificate(keys.read_trusted(trusted, "the trusted CA"), trusted)
+    revocations = certificates.read_list(keys.read_public(listed, keys.MAX_LIST), listed)
     try:
         return TrustStore(authority, revocations)
     except CertificateError as error:
