@@ -246,40 +246,39 @@ class Serving:
         make_folder_for(self._folder / STATUS)
         prepare(self._file.federation.variant)
         logger.info("waiting for %s", ", ".join(self._session.members))
-        if self._file.prepares and self._kept is None:
-            self._prepare(call)
         if self._kept is not None:
             keep_preparation(self._kept, self._file, self._folder)
-        exchange = self._exchange(call)
-        try:
-            outcome, lost = exchange.run(), None
-        except RunError as error:
-            best = self._session.best()
-            if best is None:
+        outcome, lost, untold = self._run(call)
+        if (prepared := outcome.preparation) is not None:
+            self._kept = prepared
+            logger.info("the preparation is complete: %s items", len(prepared.ids))
+            for name in prepared.left:
+                logger.warning("%s left after the preparation, sharing too little with the others", name)
+            try:
+                self._begin()
+            except RunError as error:  # the others do not go on without them
                 self._write_status(str(error))
                 raise
-            outcome, lost = best, error
-        served = self._save(outcome, lost, tuple(sorted(exchange.untold)))
+            keep_preparation(prepared, self._file, self._folder)
+            outcome, lost, untold = self._run(call)
+        served = self._save(outcome, lost, untold)
         if lost is not None:
             raise lost
         return served
 
-    def _exchange(self, call: Call) -> Exchange:
+    def _run(self, call: Call) -> tuple[Outcome, RunError | None, tuple[str, ...]]:
+        """Run one session; return its outcome or the best table so far, why it ended early, and who was not told."""
         waits = self._file.timeouts
-        return Exchange(self._session, call, self._trace, self._stopping, waits.answer, waits.grace)
-
-    def _prepare(self, call: Call) -> None:
-        """Serve the preparation, and go on to the search, without members that left if the file says so."""
+        exchange = Exchange(self._session, call, self._trace, self._stopping, waits.answer, waits.grace)
         try:
-            self._kept = prepared = self._exchange(call).run().preparation
-            assert prepared is not None  # noqa: S101  # the session was a preparation
-            logger.info("the preparation is complete: %s items", len(prepared.ids))
-            for name in prepared.left:
-                logger.warning("%s left after the preparation, sharing too little with the others", name)
-            self._begin()
+            outcome, lost = exchange.run(), None
         except RunError as error:
-            self._write_status(str(error))
-            raise
+            best = self._session.best()  # none in a preparation
+            if best is None:
+                self._write_status(str(error))
+                raise
+            outcome, lost = best, error
+        return outcome, lost, tuple(sorted(exchange.untold))
 
     def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
         served = served_by(self._session, outcome, self._account, lost, untold)

@@ -177,7 +177,8 @@ class Gathering:
                     f"members {other!r} and {member!r} have different secrets, so their items cannot be compared; "
                     "give all members the same one, and put its fingerprint into the federation file"
                 )
-            if _agreed(before) != _agreed(join):
+            # Without an agreed vocabulary they may have different items.
+            if before.digest != join.digest or (join.digest and before.items != join.items):
                 raise ProtocolError(
                     f"members {other!r} and {member!r} do not have the same vocabulary; "
                     "merge them (fedslim vocabulary merge) and give the result to every member"
@@ -279,8 +280,3 @@ class Gathering:
                 known.update(zip(split_ids(join.ids), join.labels, strict=True))
         if known:
             self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
-
-
-def _agreed(join: m.Join) -> tuple[bytes, int]:
-    """Return what must be equal for all members; without an agreed vocabulary they may have different items."""
-    return join.digest, join.items if join.digest else 0
