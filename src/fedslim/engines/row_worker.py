@@ -193,12 +193,9 @@ def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
     for c, name in enumerate(numeric):
         statistics = [value for column, value in zip(columns, values, strict=True) if column == c]
         cuts[name] = round_cuts(statistics, schema.columns[name])
-    counts = [Counter[str]() for _ in schema.capped_columns]
-    for found in every("categories", schema.capped_columns):
-        for total, own in zip(counts, found, strict=True):
-            total.update(own)
-    capped = zip(schema.capped_columns, counts, strict=True)
-    agreed = Agreed(cuts, {name: frozenset(keep_categories(n, schema.columns[name].cap)) for name, n in capped})
+    counted = zip(*every("categories", schema.capped_columns), strict=True)  # by column, then by worker
+    counts = zip(schema.capped_columns, (sum(map(Counter, each), Counter[str]()) for each in counted), strict=True)
+    agreed = Agreed(cuts, {name: frozenset(keep_categories(n, schema.columns[name].cap)) for name, n in counts})
     texts: dict[str, dict[str, None]] = {}
     for found in every("examples", agreed):
         for name, shown in found.items():
