@@ -14,7 +14,7 @@ import ssl
 import time
 from asyncio import StreamReader, StreamWriter
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -78,7 +78,6 @@ class Connection:
         self.writer = writer
         self._reader, self._within, self._beat = reader, frame, beat
         self._sending = asyncio.Lock()
-        self._silent = False
         sock: socket.socket | None = writer.get_extra_info("socket")
         if sock is not None:
             # Send small frames at once and, where the system can, limit the time without acknowledgements.
@@ -89,24 +88,12 @@ class Connection:
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
         """Return the next frame: see `read_frame`."""
-        with self._explained():
-            return await read_frame(self._reader, within=self._within, most=most)
+        return await read_frame(self._reader, within=self._within, most=most)
 
     async def send(self, data: bytes) -> None:
         """Send a frame after those being sent: see `write_frame`."""
         async with self._sending:
-            with self._explained():
-                await write_frame(self.writer, data, within=self._within)
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Name silence as the reason if this side gave the connection up; it only looks closed."""
-        try:
-            yield
-        except LineError as error:
-            if self._silent:
-                raise LineError(f"nothing was received for {MISSED_BEATS * self._beat:g} s") from error
-            raise
+            await write_frame(self.writer, data, within=self._within)
 
     def abort(self) -> None:
         """Drop the connection without a TLS shutdown."""
@@ -128,7 +115,8 @@ class Connection:
             arrived = self._reader.arrived
             if not self._sending.locked() and not self.writer.is_closing():
                 self.writer.write(BEAT)
-        self._silent = True
+        # Otherwise the connection would only look closed to those who read and write.
+        self._reader.set_exception(LineError(f"nothing was received for {MISSED_BEATS * self._beat:g} s"))
         self.writer.transport.abort()
 
 
