@@ -159,7 +159,7 @@ class Exchange:
             logger.warning("%s disconnected: %s", name, why)
             self._away[name] = (time.monotonic(), why)
         self._outbox[name].clear()
-        self._act(self.session.disconnect(name))
+        self.session.disconnect(name)
 
     def _give_up(self) -> None:
         """Give up on members that were away for too long; if the run is to stop, on all that are away."""

@@ -174,7 +174,7 @@ class NetworkServer:
             logger.info("%s connected", new.name)
             return
         self._returns.replace(new.name)
-        self._act(self.session.disconnect(new.name))
+        self._disconnect(new.name)
         old.connection.abort()
 
     async def _listen(self, member: MemberConnection) -> str:
@@ -219,7 +219,11 @@ class NetworkServer:
             del self._connections[member.name]
             if not self.session.over:
                 logger.warning("%s disconnected: %s", member.name, why)
-            self._act(self.session.disconnect(member.name))
+            self._disconnect(member.name)
+
+    def _disconnect(self, name: str) -> None:
+        if self.session.disconnect(name):
+            self._since = time.monotonic()
 
     # -- outputs of the session ---------------------------------------------------------------------------------
 
@@ -247,8 +251,6 @@ class NetworkServer:
                         self._keep(EpochRecord(epoch, furthest))
                 case events.Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
-                case events.Waiting():
-                    self._since = time.monotonic()
                 case events.Ended(outcome) if not self._over.done():
                     self._over.set_result(outcome)
                 case events.Failed(reason) if not self._over.done():
