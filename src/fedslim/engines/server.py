@@ -32,7 +32,7 @@ from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.status import of_session
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.events import Began, Failed, Resumed, RoundEnded, Send, ServerOutput
 from fedslim.protocol.outcome import Outcome
 from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.roster import KeyCheck
@@ -92,8 +92,7 @@ class Exchange:
         self._asked = dict.fromkeys(members, time.monotonic())  # when each was last sent a new frame
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
         self.untold: set[str] = set()  # members that were not told how the run ended
-        self._outcome: Outcome | None = None
-        self._failed: Failed | None = None
+        self._failed = ""  # why the run ended early
 
     def run(self) -> Outcome:
         """Run to the end; raise `RunError` if a member could not continue or stayed away. Then see `session.best()`."""
@@ -105,10 +104,10 @@ class Exchange:
             self.untold = set(self.session.members)
             missing = ", ".join(sorted(error.unanswered | self._away.keys()))
             raise RunError(f"{error}; no answer from {missing}" if missing else str(error)) from None
-        if self._outcome is None:
+        if self.session.outcome is None:
             waiting = ", ".join(self.session.waiting_for()) or "nobody"
-            raise RunError(self._failed.reason if self._failed else f"the run stalled while waiting for {waiting}")
-        return self._outcome
+            raise RunError(self._failed or f"the run stalled while waiting for {waiting}")
+        return self.session.outcome
 
     def _step(self) -> None:
         """Deliver the next frame of each member and handle the replies."""
@@ -191,10 +190,8 @@ class Exchange:
                     logger.info("all members are connected")
                 case Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
-                case Failed():
-                    self._failed = output
-                case Ended(outcome):
-                    self._outcome = outcome
+                case Failed(reason):
+                    self._failed = reason
 
 
 class Serving:

@@ -296,7 +296,7 @@ class NetworkServer:
     # -- time ---------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """End the run if a member stays away, or is connected and does not answer."""
+        """End the run if a member stays away, does not answer, or keeps a round from ending by reconnecting."""
         pause = min(1.0, max(0.05, self.patience.grace / 4))
         while True:
             before = time.monotonic()
@@ -305,12 +305,16 @@ class NetworkServer:
             self._cut_revoked()
             self._refusals.summarise()
             waiting = self.session.waiting_for()
-            passed = time.monotonic() - self._since
+            now = time.monotonic()
+            passed, stalled = now - self._since, now - (self._round_since or now)
+            often = self._returns.in_round.most_common(1)
             # A member that is connected but does not join counts as away.
             away = [n for n in waiting if n not in self._connections or self.session.state_of(n) is MemberState.AWAY]
-            if self._round_since is not None and self._fruitless():
-                continue
-            if self.session.gathered and away and passed > self.patience.grace:
+            if often and stalled > self.patience.answer + self.patience.grace:
+                name, times = often[0]
+                reason = f"no round has ended for {stalled:.0f} s, while member {name!r} reconnected {times} times"
+                self._act(self.session.lose(name, reason))
+            elif self.session.gathered and away and passed > self.patience.grace:
                 self._act(self.session.lose(away[0], f"member {away[0]!r} stayed away for {passed:.0f} s"))
             elif self.session.gathered and waiting and not away and passed > self.patience.answer:
                 silent = waiting[0]
@@ -339,18 +343,6 @@ class NetworkServer:
                 logger.warning("refused %r: %s", member.name, error)
                 self._drop(member, "its certificate is no longer accepted")
                 member.connection.abort()
-
-    def _fruitless(self) -> bool:
-        """End the run if a member that keeps reconnecting prevents a round from ending; tell whether it did."""
-        assert self._round_since is not None  # noqa: S101
-        passed = time.monotonic() - self._round_since
-        if self.session.over or passed <= self.patience.answer + self.patience.grace:
-            return False
-        for name, times in self._returns.in_round.most_common(1):
-            reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
-            self._act(self.session.lose(name, reason))
-            return True
-        return False
 
     async def _say_farewell(self) -> None:
         """Wait until all members have the result: one that is killed now may reconnect for it, as at any other time."""
