@@ -19,7 +19,7 @@ from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, load
 from fedslim.data.atomic import PRIVATE
 from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import kit_trust
-from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
+from fedslim.errors import ConfigurationError, FedslimError, ProtocolError
 from fedslim.federated.accounting import save_results
 from fedslim.federated.folder import PREPARATION, find_preparation, keep_preparation
 from fedslim.federated.own_record import compared_record, member_record
@@ -138,16 +138,18 @@ class SiteMember:
 
     def _received(self, frame: bytes) -> m.FromMember | None:
         run = self._run
-        if run is None:
-            if _is_abort(frame):
-                return None  # this site took no part, and has said so
-            raise ProtocolError("the server sent a message before it asked this site to join; it is refused")
         try:
             framing.length_of(frame[: framing.PREFIX_BYTES])
-            reply = run.session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
+            message = framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :])
+            if run is None:
+                if isinstance(message, m.Abort):
+                    return None  # this site took no part, and has said so
+                raise m.refused("the server sent a message before it asked this site to join")
+            reply = run.session.receive(message)
         except FedslimError:
-            self._run = None  # to continue, the site must join again, which it does only after a wait
-            run.guard.refused()
+            if run is not None:
+                self._run = None  # to continue, the site must join again, which it does only after a wait
+                run.guard.refused()
             raise
         if run.session.received is not None:
             self._keep(run, run.session.received)
@@ -250,13 +252,6 @@ class SiteMember:
         if found is not None and self.name in found.left:
             raise Refused("this site left after the preparation")
         return found
-
-
-def _is_abort(frame: bytes) -> bool:
-    try:
-        return isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort)
-    except FrameError:
-        return False
 
 
 def _site(schema: Schema, own: SiteFile, secret: ItemSecret, min_overlap: float) -> Site:
