@@ -44,10 +44,6 @@ LOG = "fedslim-site.log"
 """A log beside the site's file, for what may name its data. NVFlare's own logs go to the server by default."""
 
 
-class Refused(ProtocolError):  # noqa: N818  # its message may be sent to the server
-    """This site refuses to take part."""
-
-
 class _Run(NamedTuple):
     """A run that this site takes part in: its files have been read, and allow it."""
 
@@ -187,20 +183,23 @@ class SiteMember:
     # -- what the site allows -----------------------------------------------------------------------------------
 
     def _begun(self) -> _Run:
-        """Check the federation file against the policy, and only then read the data, and check the ledger."""
+        """Check the federation file against the policy, and only then read the data, and check the ledger.
+
+        The server is told why this site refuses, which is a `ProtocolError`, but nothing about other errors.
+        """
         own = SiteFile.find(self._folder, self.name)
         file = FederationFile.read(own.site.federation)
         file.check_member(self.name)
         if own.site.name != self.name:
             msg = f"NVFlare calls this site {self.name!r}, but its own file says {own.site.name!r}; it takes no part"
-            raise Refused(msg)
+            raise ProtocolError(msg)
         policy, folder = own.policy(), own.site.results / self._job
         if why := policy.reasons(file):
-            raise Refused(f"this site does not take part: {'; '.join(why)}")
+            raise ProtocolError(f"this site does not take part: {'; '.join(why)}")
         guard = Guard(policy, file)
         if (seconds := guard.wait()) > 0:
             self._log(f"remove {guard.refusals.path} to take part at once")
-            raise Refused(guard.why(seconds))
+            raise ProtocolError(guard.why(seconds))
         self._audit = self._audit or AuditLog.of(own.audit.log, file, self.name)
         secret = ItemSecret.read(own.items.secret)
         vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
@@ -248,9 +247,9 @@ class SiteMember:
             found = next((one for one in kept if (one.digest().hex(), one.federation) == wanted), None)
             if found is None:
                 msg = "the job starts from a preparation that this site does not have; export the job without it"
-                raise Refused(msg)
+                raise ProtocolError(msg)
         if found is not None and self.name in found.left:
-            raise Refused("this site left after the preparation")
+            raise ProtocolError("this site left after the preparation")
         return found
 
 
