@@ -195,28 +195,28 @@ def trusts(kits, place):
 
 def test_a_kits_signature_is_believed_by_the_others(trusts):
     north, south = trusts["north"], trusts["south"]
-    south.check("north", b"key", north.certificate, north.sign(b"key"))
+    south.check("agreement key", "north", b"key", north.certificate, north.sign("agreement key", b"key"))
 
 
 def test_a_server_checks_keys_as_the_members_will(trusts, kits, place, tmp_path):
     north, server = trusts["north"], kit_check(kits / "server", place.federation)
-    server.check("north", b"key", north.certificate, north.sign(b"key"))
+    server.check("agreement key", "north", b"key", north.certificate, north.sign("agreement key", b"key"))
     with pytest.raises(UntrustedError, match="the signature of 'north'"):
-        server.check("north", b"another", north.certificate, north.sign(b"key"))
+        server.check("agreement key", "north", b"another", north.certificate, north.sign("agreement key", b"key"))
     assert kit_check(tmp_path / "nothing", place.federation) is None
 
 
 def test_a_lying_server_cannot_put_its_own_key_in(trusts, kits, place):
     north, south = trusts["north"], trusts["south"]
     with pytest.raises(UntrustedError, match="the signature of 'north' does not match this agreement key"):
-        south.check("north", b"another", north.certificate, north.sign(b"key"))
+        south.check("agreement key", "north", b"another", north.certificate, north.sign("agreement key", b"key"))
     with pytest.raises(UntrustedError, match="belongs to 'south'"):
-        north.check("north", b"key", south.certificate, south.sign(b"key"))
+        north.check("agreement key", "north", b"key", south.certificate, south.sign("agreement key", b"key"))
     own = certificate("north", "project", rsa.generate_private_key(65537, 2048), rsa.generate_private_key(65537, 2048))
     with pytest.raises(UntrustedError, match="not issued by this NVFlare project's root CA"):
-        south.check("north", b"key", own.public_bytes(Encoding.DER), b"")
+        south.check("agreement key", "north", b"key", own.public_bytes(Encoding.DER), b"")
     with pytest.raises(UntrustedError, match="'server' is not a member"):
-        south.check("server", b"key", north.certificate, north.sign(b"key"))
+        south.check("agreement key", "server", b"key", north.certificate, north.sign("agreement key", b"key"))
     with pytest.raises(CertificateError, match="belongs to 'server'"):
         kit_trust(kits / "server", place.federation, "north")
 
@@ -227,24 +227,24 @@ def test_a_signature_on_something_else_that_the_key_signs_is_no_use(trusts, kits
     federation = bytes.fromhex(place.federation.federation.id) + place.federation.digest()
     key = load_pem_private_key((kits / "north" / "client.key").read_bytes(), None)
     sha = hashes.SHA256()
-    for statement, check in (
-        (Statement.agreement_key(federation, "north", b"key"), south.check),
-        (Statement.roster(federation, "north", b"key"), south.check_roster),
-    ):
+    for what in ("agreement key", "roster"):
+        statement = Statement(what, federation, "north", b"key")
         for purpose in (b"\0fedslim over NVFlare: ", b""):
             signature = key.sign(purpose + statement.encoded, PSS(MGF1(sha), PSS.DIGEST_LENGTH), sha)
             if purpose:
-                check("north", b"key", north.certificate, signature)
+                south.check(what, "north", b"key", north.certificate, signature)
                 continue
             with pytest.raises(UntrustedError, match="'north'"):
-                check("north", b"key", north.certificate, signature)
+                south.check(what, "north", b"key", north.certificate, signature)
 
 
 def test_members_with_different_files_do_not_believe_each_other(trusts, kits, tmp_path, hospitals):
     other = prepare_folder(tmp_path / "other", hospitals, "sa", {})
     stranger = kit_trust(kits / "north", other, "north")
     with pytest.raises(UntrustedError, match="different federation files"):
-        trusts["south"].check("north", b"key", stranger.certificate, stranger.sign(b"key"))
+        trusts["south"].check(
+            "agreement key", "north", b"key", stranger.certificate, stranger.sign("agreement key", b"key")
+        )
 
 
 def test_a_kit_that_is_out_of_date_or_incomplete_is_no_use(kits, place, tmp_path):
@@ -257,4 +257,4 @@ def test_a_kit_that_is_out_of_date_or_incomplete_is_no_use(kits, place, tmp_path
 def test_a_site_signs_its_key_with_its_kit(place, kits, trusts):
     place.change(unsigned_keys="false")
     said = place.joined(kit=kits / "north")
-    trusts["south"].check("north", said.key, said.certificate, said.signature)
+    trusts["south"].check("agreement key", "north", said.key, said.certificate, said.signature)

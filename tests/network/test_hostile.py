@@ -354,10 +354,10 @@ def spoilt(loopback, roster, how):
         case "certificate":
             changed = {"certificate": loopback.input_of(GOOD[0]).trust.certificate}
         case "weak":
-            changed = {"key": bytes(32), "signature": trust.sign(bytes(32))}
+            changed = {"key": bytes(32), "signature": trust.sign("agreement key", bytes(32))}
         case "twin":
             theirs = roster.keys[roster.members.index(GOOD[0])]
-            changed = {"key": theirs, "signature": trust.sign(theirs)}
+            changed = {"key": theirs, "signature": trust.sign("agreement key", theirs)}
     return msgspec.structs.replace(join, **changed)
 
 

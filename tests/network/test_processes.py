@@ -17,9 +17,9 @@ from processes import CRAWLING, MEMBERS, PATIENCE, SLOWLY, ends_as_if_nothing_ha
 from fedslim.federated.loopback import HOST
 from fedslim.federated.records import load_run
 from fedslim.trust.authority import Authority
+from fedslim.trust.certificates import Role
 from fedslim.trust.enrolment import install, install_list, make_demo_ca, make_request
 from fedslim.trust.identity import Identity
-from fedslim.trust.names import Role
 from fedslim.trust.tls import client_context
 
 # -- kills ----------------------------------------------------------------------------------------------------------

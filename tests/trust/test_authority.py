@@ -18,10 +18,9 @@ from trusting import DAY, NOW, enrolled, extension, mode, request_of
 
 from fedslim.errors import CertificateError, DataError, ParameterError
 from fedslim.trust.authority import Authority, CertificateState, read_records
-from fedslim.trust.certificates import pem
+from fedslim.trust.certificates import Role, pem
 from fedslim.trust.enrolment import make_request
 from fedslim.trust.identity import Statement
-from fedslim.trust.names import Role
 
 # -- the authority ---------------------------------------------------------------------------------------------------
 
@@ -154,7 +153,7 @@ def test_a_request_with_a_bad_name_is_refused(authority, tmp_path, name):
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True))
 def test_good_names_can_be_requested(name):
-    assert Statement.agreement_key(b"f", name, b"k").name == name
+    assert Statement("agreement key", b"f", name, b"k").name == name
 
 
 def test_other_requests_that_are_refused(authority):

@@ -11,10 +11,9 @@ from trusting import DAY, NOW, WORDS, enrolled, mode, request_of
 from fedslim.errors import CertificateError, DataError, ParameterError, UntrustedError
 from fedslim.trust import keys as key_files
 from fedslim.trust.authority import Authority, CertificateState, read_records
-from fedslim.trust.certificates import pem
+from fedslim.trust.certificates import Role, pem
 from fedslim.trust.enrolment import install, install_list, make_renewal, make_request
 from fedslim.trust.identity import Identity, read_trust
-from fedslim.trust.names import Role
 from fedslim.trust.tls import client_context, server_context
 
 # -- keys and folders ------------------------------------------------------------------------------------------------

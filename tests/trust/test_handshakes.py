@@ -16,10 +16,9 @@ from trusting import DAY, NOW, enrolled, mode
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust import keys as key_files
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import make_certificate, pem
+from fedslim.trust.certificates import Role, make_certificate, pem
 from fedslim.trust.enrolment import install, make_demo_ca, make_request
 from fedslim.trust.identity import TrustStore
-from fedslim.trust.names import Role
 from fedslim.trust.tls import client_context, explain, peer_name, refresh, server_context
 
 # -- handshakes ------------------------------------------------------------------------------------------------------

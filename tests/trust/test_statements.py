@@ -15,10 +15,9 @@ from trusting import DAY, NOW, WORDS, enrolled
 from fedslim.errors import ParameterError, UntrustedError
 from fedslim.secagg.keys import AgreementKey
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import make_certificate
+from fedslim.trust.certificates import Role, make_certificate
 from fedslim.trust.enrolment import make_demo_ca
 from fedslim.trust.identity import Identity, Statement
-from fedslim.trust.names import Role
 
 # -- what members sign -----------------------------------------------------------------------------------------------
 
@@ -28,7 +27,7 @@ def signed(trial):
     """An agreement key of `north`, as `south` receives it through the server."""
     north = trial.members[0]
     public = AgreementKey.from_random(bytes(range(32))).public
-    statement = Statement.agreement_key(b"heart study, run 7", "north", public)
+    statement = Statement("agreement key", b"heart study, run 7", "north", public)
     return statement, north.certificate_der, north.sign(statement)
 
 
@@ -71,7 +70,7 @@ def test_a_signer_who_is_not_a_member_is_refused(trial, signed):
 
 
 def test_the_server_does_not_sign_as_a_member(trial):
-    statement = Statement.agreement_key(b"f", "server", b"key")
+    statement = Statement("agreement key", b"f", "server", b"key")
     with pytest.raises(UntrustedError, match="'server' is for a server, but it is used as a member"):
         verify(trial, statement, trial.server.certificate_der, trial.server.sign(statement), members=("server",))
 
@@ -116,7 +115,7 @@ def test_certificates_of_others_are_refused(trial, signed, authority, tmp_path):
 
 @given(st.binary(max_size=600))
 def test_bytes_that_are_not_a_certificate_are_refused(trial_of_all, junk):
-    statement = Statement.agreement_key(b"f", "north", b"k")
+    statement = Statement("agreement key", b"f", "north", b"k")
     with pytest.raises(UntrustedError, match="the certificate sent for 'north' cannot be read"):
         verify(trial_of_all, statement, junk, bytes(64))
     with pytest.raises(UntrustedError, match="more than the limit of 4,096"):
@@ -129,13 +128,13 @@ def trial_of_all(tmp_path_factory):
 
 
 def test_statements_say_what_they_are_for():
-    encoded = Statement.agreement_key(b"ab", "c", b"d").encoded
+    encoded = Statement("agreement key", b"ab", "c", b"d").encoded
     assert encoded.startswith(b"fedslim statement v1: ")
-    assert encoded != Statement.agreement_key(b"a", "c", b"d").encoded
+    assert encoded != Statement("agreement key", b"a", "c", b"d").encoded
     parts = [("a", b"bc"), ("ab", b"c")]
-    assert len({Statement.agreement_key(b"f", name, data).encoded for name, data in parts}) == 2
+    assert len({Statement("agreement key", b"f", name, data).encoded for name, data in parts}) == 2
     with pytest.raises(ParameterError, match="federation: "):
-        Statement.agreement_key(b"", "c", b"d")
+        Statement("agreement key", b"", "c", b"d")
 
 
 def test_nothing_secret_is_shown(trial):

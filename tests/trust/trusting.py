@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
+from fedslim.trust.certificates import Role
 from fedslim.trust.enrolment import install, make_request
-from fedslim.trust.names import Role
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 """Handshakes use the machine's clock, everything else this time."""

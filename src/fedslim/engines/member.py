@@ -13,24 +13,25 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedslim.data import ItemSecret, TransactionDatabase, Vocabulary, load
-from fedslim.data.atomic import PRIVATE, make_folder_for
+from fedslim.data.atomic import PRIVATE
 from fedslim.engines.server import AGAIN, JOIN, PATIENCE, WORKING
 from fedslim.engines.startup_kit import kit_trust
-from fedslim.errors import ConfigurationError, FedslimError, FrameError, ProtocolError
-from fedslim.federated.accounting import CODE_TABLE, save_results
+from fedslim.errors import ConfigurationError, FedslimError, ProtocolError
+from fedslim.federated.accounting import save_results
 from fedslim.federated.folder import PREPARATION, find_preparation, keep_preparation
 from fedslim.federated.own_record import compared_record, member_record
 from fedslim.federated.sessions import make_member_session
 from fedslim.federated.simulation import prepare
 from fedslim.format import printable
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.member import MemberInput, MemberSession, farewell
+from fedslim.protocol.events import Received
+from fedslim.protocol.member import MemberSession, farewell
 from fedslim.protocol.preparation import Outline, Preparation
 from fedslim.protocol.prepare import Site
-from fedslim.protocol.roster import RosterSigner, Unsigned
+from fedslim.protocol.roster import Unsigned
 from fedslim.safeguards.audit import AuditLog, summarise
 from fedslim.safeguards.guard import Guard
 from fedslim.schema import Conformed, Schema, conform_file
@@ -43,8 +44,15 @@ LOG = "fedslim-site.log"
 """A log beside the site's file, for what may name its data. NVFlare's own logs go to the server by default."""
 
 
-class Refused(ProtocolError):  # noqa: N818  # its message may be sent to the server
-    """This site refuses to take part."""
+class _Run(NamedTuple):
+    """A run that this site takes part in: its files have been read, and allow it."""
+
+    file: FederationFile
+    guard: Guard
+    session: MemberSession
+    data: TransactionDatabase | Site  # a `Site` in a preparation
+    secret: ItemSecret
+    folder: Path  # of the results
 
 
 class SiteMember:
@@ -54,12 +62,9 @@ class SiteMember:
         self.name = name
         self._folder, self._kit, self._job, self._preparation = folder, kit, job, preparation
         self._peer = f"NVFlare job {job}"
-        self._results: Path | None = None
-        self._own: tuple[TransactionDatabase, ItemSecret] | None = None  # None in a preparation
-        self._federation: FederationFile | None = None
-        self._guard: Guard | None = None
-        self._session: MemberSession | None = None
+        self._run: _Run | None = None
         self._audit: AuditLog | None = None
+        self._preparing = False
         self._turn = threading.Lock()
         self._worker = ThreadPoolExecutor(1)  # one frame at a time, even if the server gave up waiting
         self._latest: Future[bytes] | None = None
@@ -107,13 +112,12 @@ class SiteMember:
     def _answered(self, frame: bytes) -> bytes:
         try:
             if frame == JOIN:
-                self._session = session = self._session or self._begun()
-                message: m.FromMember | None = session.join(os.urandom(32))
+                self._run = self._run or self._begun()
+                message: m.FromMember | None = self._run.session.join(os.urandom(32))
             else:
                 message = self._received(frame)
-            if self._session is not None and self._session.position and self._guard is not None:
-                preparing = self._own is None
-                self._guard.answering(self._session.run, preparing=preparing)  # raises if nothing may be answered
+            if self._run is not None and self._run.session.position:  # raises if nothing may be answered
+                self._run.guard.answering(self._run.session.run, preparing=self._preparing)
         except FedslimError as error:
             self.note(str(error))
             message = farewell(error)
@@ -121,160 +125,132 @@ class SiteMember:
             return b""
         reply = framing.to_bytes(message)
         if self._audit is not None:
-            run = None if self._session is None else self._session.run or None
-            preparing = self._federation is not None and self._own is None
-            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=self._peer, preparing=preparing)
+            run, peer = None if self._run is None else self._run.session.run or None, self._peer
+            self._audit.record(message, reply, now=datetime.now(UTC), run=run, peer=peer, preparing=self._preparing)
         else:
             # There is no audit log before the site's files have been read. A refusal contains no data.
             assert isinstance(message, m.Abort)  # noqa: S101  # a session begins only with an audit log
         return reply.data
 
     def _received(self, frame: bytes) -> m.FromMember | None:
-        session, guard = self._session, self._guard
-        if session is None and _is_abort(frame):
-            return None  # this site took no part, and has said so
-        if session is None or guard is None:
-            raise ProtocolError("the server sent a message before it asked this site to join; it is refused")
+        run = self._run
         try:
             framing.length_of(frame[: framing.PREFIX_BYTES])
-            reply = session.receive(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]))
+            message = framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :])
+            if run is None:
+                if isinstance(message, m.Abort):
+                    return None  # this site took no part, and has said so
+                raise m.refused("the server sent a message before it asked this site to join")
+            reply = run.session.receive(message)
         except FedslimError:
-            self._session = None  # to continue, the site must join again, which it does only after a wait
-            guard.refused()
+            if run is not None:
+                self._run = None  # to continue, the site must join again, which it does only after a wait
+                run.guard.refused()
             raise
-        if session.received is not None:
-            self._keep(session, guard)
+        if run.session.received is not None:
+            self._keep(run, run.session.received)
         return reply
 
-    def _keep(self, session: MemberSession, guard: Guard) -> None:
-        received, own = session.received, self._own
-        assert received is not None  # noqa: S101  # checked by the caller
-        if received.preparation is not None:
-            self._keep_preparation(received.preparation, guard)
+    def _keep(self, run: _Run, received: Received) -> None:
+        session, guard = run.session, run.guard
+        if received.preparation is not None:  # for the search, also for a process that takes over
+            keep_preparation(received.preparation, run.file, run.folder)
+            if self.name in received.preparation.left:
+                guard.refused()  # the server learnt that this site shares too little; it must not ask often
+                self.note("this site left after the preparation: it shares too little with the others (min_overlap)")
+            self._run = None  # the server asks this site to join the search
             return
-        assert own is not None  # noqa: S101  # set with the session
-        assert self._federation is not None  # noqa: S101
-        assert self._audit is not None  # noqa: S101
         logger.info("the run is over: %s", received.ending)
         if received.table is None or not session.position:
             if session.run and not session.position:
                 guard.refused()  # all that this server wanted may be to learn that the site was ready
             return
         guard.finished()
-        table = guard.kept(received.table, *own)
+        assert isinstance(run.data, TransactionDatabase)  # noqa: S101  # it was a search
+        table = guard.kept(received.table, run.data, run.secret)
         if table is None:
             kept_none = "found %s itemsets; this site's policy keeps none (results.table)"
             logger.info(kept_none, len(received.table))
         else:
-            place = self._folder_of_job()
+            assert self._audit is not None  # noqa: S101  # since the run began
             sent = summarise(self._audit.path, self._peer)
             how: dict[str, Any] = {"ending": received.ending, "rounds": session.position, "command": AGAIN}
-            record = member_record(self._federation, self.name, received.table, table, own[0], sent=sent, **how)
+            record = member_record(run.file, self.name, received.table, table, run.data, sent=sent, **how)
             # Not what this site finds alone: mining would keep the job from ending.
-            save_results(table, compared_record(record, received.table, None), place)
-            logger.info("saved the code table and the record of the run in %s", place)
-
-    def _folder_of_job(self) -> Path:
-        """Return the folder of this job, which exists then."""
-        assert self._results is not None  # noqa: S101  # set with the session
-        make_folder_for(self._results / self._job / CODE_TABLE)
-        return self._results / self._job
-
-    def _keep_preparation(self, prepared: Preparation, guard: Guard) -> None:
-        """Keep the preparation for the search, also for a process that takes over; or leave, as this site has said."""
-        assert self._federation is not None  # noqa: S101  # set with the session
-        keep_preparation(prepared, self._federation, self._folder_of_job())
-        if self.name in prepared.left:
-            guard.refused()  # the server learnt that this site shares too little; it must not ask often
-            self.note("this site left after the preparation: it shares too little with the others (min_overlap)")
-        self._session = None  # the server asks this site to join the search
+            save_results(table, compared_record(record, received.table, None), run.folder)
+            logger.info("saved the code table and the record of the run in %s", run.folder)
 
     # -- what the site allows -----------------------------------------------------------------------------------
 
-    def _begun(self) -> MemberSession:
-        """Check the federation file against the policy, and only then read the data."""
+    def _begun(self) -> _Run:
+        """Check the federation file against the policy, and only then read the data, and check the ledger.
+
+        The server is told why this site refuses, which is a `ProtocolError`, but nothing about other errors.
+        """
         own = SiteFile.find(self._folder, self.name)
-        federation = FederationFile.read(own.site.federation)
-        federation.check_member(self.name)
+        file = FederationFile.read(own.site.federation)
+        file.check_member(self.name)
         if own.site.name != self.name:
             msg = f"NVFlare calls this site {self.name!r}, but its own file says {own.site.name!r}; it takes no part"
-            raise Refused(msg)
-        policy = own.policy()
-        if why := policy.reasons(federation):
-            raise Refused(f"this site does not take part: {'; '.join(why)}")
-        self._guard = guard = Guard(policy, federation)
+            raise ProtocolError(msg)
+        policy, folder = own.policy(), own.site.results / self._job
+        if why := policy.reasons(file):
+            raise ProtocolError(f"this site does not take part: {'; '.join(why)}")
+        guard = Guard(policy, file)
         if (seconds := guard.wait()) > 0:
             self._log(f"remove {guard.refusals.path} to take part at once")
-            raise Refused(guard.why(seconds))
-        self._results = own.site.results
-        self._audit = self._audit or AuditLog.of(own.audit.log, federation, self.name)
+            raise ProtocolError(guard.why(seconds))
+        self._audit = self._audit or AuditLog.of(own.audit.log, file, self.name)
         secret = ItemSecret.read(own.items.secret)
         vocabulary = None if own.items.vocabulary is None else Vocabulary.read(own.items.vocabulary)
-        federation.check_items(secret, vocabulary)
+        file.check_items(secret, vocabulary)
         schema = None if own.data.schema is None else Schema.read(own.data.schema)
-        federation.check_schema(schema)
-        self._federation = federation
-        if schema is not None:
-            return self._begun_with(_site(schema, own, secret, policy.policy.min_overlap), federation, guard)
-        database = load(own.data.source, **_reading_of(own))
-        self._own = database, secret
-        trust = self._ready(federation, guard, database)
-        return make_member_session(federation, self.name, database, secret=secret, vocabulary=vocabulary, trust=trust)
-
-    def _ready(
-        self, file: FederationFile, guard: Guard, data: TransactionDatabase | Conformed, *, preparing: bool = False
-    ) -> RosterSigner:
-        """Check the ledger and compile what the session needs; return what signs for this site."""
-        self._guard = guard
-        for warning in guard.admit(data, preparing=preparing):
+        file.check_schema(schema)
+        data: TransactionDatabase | Site
+        rows: TransactionDatabase | Conformed
+        prepared = None
+        if schema is None:
+            data = rows = load(own.data.source, **_reading_of(own))
+        else:
+            data = site = _site(schema, own, secret, policy.policy.min_overlap)
+            rows, prepared = site.conformed, self._prepared(file, own.site.results)
+        if prepared is not None:
+            data = prepared.database(site.schema, site.conformed, secret, strict=bool(self._preparation))
+            vocabulary = prepared.vocabulary(secret.fingerprint)
+            if prepared.left:
+                file = file.without(prepared.left)
+                guard = guard.without(file)
+                self._log(f"{', '.join(prepared.left)} left after the preparation; the search goes on without")
+        self._preparing = isinstance(data, Site)
+        for warning in guard.admit(rows, preparing=self._preparing):
             self._log(f"warning: {warning}")
-        prepare(file.federation.variant)
-        if guard.policy.policy.unsigned_keys:
-            return Unsigned()
-        return kit_trust(self._kit, file, self.name)
-
-    def _begun_with(self, site: Site, federation: FederationFile, guard: Guard) -> MemberSession:
-        """Begin the preparation, or the search if this site has the preparation."""
-        prepared = self._prepared(federation)
-        if prepared is None:
-            trust = self._ready(federation, guard, site.conformed, preparing=True)
-            own = MemberInput.preparing(site, federation.federation.members, federation.preparing(), trust)
-            return MemberSession(self.name, own)
-        if self.name in prepared.left:
-            raise Refused("this site left after the preparation")
-        if prepared.left:
-            federation = federation.without(prepared.left)
-            guard = guard.without(federation)
-            self._log(f"{', '.join(prepared.left)} left after the preparation; the search goes on without")
-        database = prepared.database(site.schema, site.conformed, site.secret, strict=bool(self._preparation))
-        self._own = database, site.secret
-        return make_member_session(
-            federation,
+        prepare(file.federation.variant)  # compiles what the session needs
+        session = make_member_session(
+            file,
             self.name,
-            database,
-            secret=site.secret,
-            vocabulary=prepared.vocabulary(site.secret.fingerprint),
-            trust=self._ready(federation, guard, site.conformed),
-            prepared=prepared.digest(),
+            data,
+            secret=secret,
+            vocabulary=vocabulary,
+            trust=Unsigned() if policy.policy.unsigned_keys else kit_trust(self._kit, file, self.name),
+            prepared=b"" if prepared is None else prepared.digest(),
         )
+        return _Run(file, guard, session, data, secret, folder)
 
-    def _prepared(self, federation: FederationFile) -> Preparation | None:
+    def _prepared(self, file: FederationFile, results: Path) -> Preparation | None:
         """Return the preparation of this job, or the one that it starts from if this site has taken part in that."""
-        assert self._results is not None  # noqa: S101  # set with the audit log
         if not self._preparation:
-            return find_preparation(None, federation, self._results / self._job)
-        for path in sorted(self._results.glob(f"*/{PREPARATION}")):
-            kept = Preparation.read(path, Outline.parse(federation.schema.outline or ""))
-            if (kept.digest().hex(), kept.federation) == (self._preparation, federation.digest()):
-                return kept
-        raise Refused("the job starts from a preparation that this site does not have; export the job without it")
-
-
-def _is_abort(frame: bytes) -> bool:
-    try:
-        return isinstance(framing.from_server(memoryview(frame)[framing.PREFIX_BYTES :]), m.Abort)
-    except FrameError:
-        return False
+            found = find_preparation(None, file, results / self._job)
+        else:
+            paths, outline = sorted(results.glob(f"*/{PREPARATION}")), Outline.parse(file.schema.outline or "")
+            wanted = self._preparation, file.digest()
+            kept = (Preparation.read(path, outline) for path in paths)
+            found = next((one for one in kept if (one.digest().hex(), one.federation) == wanted), None)
+            if found is None:
+                msg = "the job starts from a preparation that this site does not have; export the job without it"
+                raise ProtocolError(msg)
+        if found is not None and self.name in found.left:
+            raise ProtocolError("this site left after the preparation")
+        return found
 
 
 def _site(schema: Schema, own: SiteFile, secret: ItemSecret, min_overlap: float) -> Site:

@@ -27,7 +27,7 @@ CONNECT_SECONDS = 10.0
 
 
 class RayEngine:
-    """Implements `rows.Engine` with the cluster that this process is connected to."""
+    """Runs workers on the cluster that this process is connected to."""
 
     def __init__(self) -> None:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
@@ -35,20 +35,20 @@ class RayEngine:
         self._memories = [node.get("memory", 0.0) for node in nodes]
 
     def memory(self, workers: int) -> float:
-        """See `Engine`: workers are spread over the nodes."""
+        """Return the bytes that each of so many workers may use, which are spread over the nodes."""
         return float(min(self._memories) // -(-workers // len(self._memories)))
 
     def start(self, part: Part, *, again: bool) -> Any:
-        """See `Engine`. A worker that replaces another one may have to share a CPU, since there may be fewer now."""
+        """Start a worker. One that replaces a lost one may have to share a CPU, since there may be fewer now."""
         actor = ray.remote(RowWorker).options(num_cpus=0 if again else 1, scheduling_strategy="SPREAD", max_restarts=0)
         return actor.remote(part)
 
     def call(self, worker: Any, method: str, *about: Any) -> Any:
-        """See `Engine`."""
+        """Call a method of a worker, and return a ticket for its result."""
         return getattr(worker, method).remote(*about)
 
     def result(self, ticket: Any) -> Any:
-        """See `Engine`."""
+        """Wait for a result; raise `WorkerLostError` if there will be none."""
         try:
             return ray.get(ticket)
         except RayTaskError as error:

@@ -104,8 +104,8 @@ class RowWorker:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self._table: EncodedTable | None = None
-        self._site: Conformed | None = None
+        self._table: EncodedTable  # of files, from `read` to `encode`
+        self._site: Conformed
 
     def read(self) -> tuple[str, Items | None, int]:
         """Read the part; return the version of fedslim, the items, and how often they occur.
@@ -125,14 +125,14 @@ class RowWorker:
 
     def encode(self, items: Items) -> int:
         """Number the items as all workers do; return the number of transactions."""
-        if self._site is not None:
+        if self._part.files:
             rules: Any = items.encoding and items.encoding.rules
             own = self._site.items(rules.agreed)
             place = {label: number for number, label in enumerate(items.vocabulary)}
             numbers = np.array([place[label] for label in own.vocabulary], np.int32)
             vocabulary = items.vocabulary
             self._database = TransactionDatabase.from_rows(own.lengths, numbers[own.items], vocabulary, name=own.name)
-            self._table = self._site = None
+            del self._table, self._site
         return self._database.transactions
 
     def begin(self, keep_pairs: bool) -> None:
@@ -156,7 +156,6 @@ class RowWorker:
 
     def order_values(self, columns: Sequence[str]) -> list[int]:
         """Sort the numbers of these columns; return how many each has."""
-        assert self._site is not None  # noqa: S101  # only then workers agree
         self._keys = [np.sort(ordered(self._site.values(name))) for name in columns]
         return list(map(len, self._keys))
 
@@ -167,13 +166,10 @@ class RowWorker:
 
     def categories(self, columns: Sequence[str]) -> list[dict[str, int]]:
         """Return the categories of these columns, with the number of rows of each."""
-        assert self._site is not None  # noqa: S101
         return [self._site.categories(name) for name in columns]
 
     def examples(self, agreed: Agreed) -> dict[str, list[str]]:
         """Return, for each column, one text for each of its categories and intervals that occur."""
-        assert self._site is not None  # noqa: S101
-        assert self._table is not None  # noqa: S101
         found, rows = {}, self._site.first_rows(agreed)
         for column in self._table.columns:
             shown = column.codes[rows.get(column.name, [])].tolist()
@@ -197,12 +193,9 @@ def agree_on_items(schema: Schema, every: Callable[..., list[Any]]) -> Items:
     for c, name in enumerate(numeric):
         statistics = [value for column, value in zip(columns, values, strict=True) if column == c]
         cuts[name] = round_cuts(statistics, schema.columns[name])
-    counts = [Counter[str]() for _ in schema.capped_columns]
-    for found in every("categories", schema.capped_columns):
-        for total, own in zip(counts, found, strict=True):
-            total.update(own)
-    capped = zip(schema.capped_columns, counts, strict=True)
-    agreed = Agreed(cuts, {name: frozenset(keep_categories(n, schema.columns[name].cap)) for name, n in capped})
+    counted = zip(*every("categories", schema.capped_columns), strict=True)  # by column, then by worker
+    counts = zip(schema.capped_columns, (sum(map(Counter, each), Counter[str]()) for each in counted), strict=True)
+    agreed = Agreed(cuts, {name: frozenset(keep_categories(n, schema.columns[name].cap)) for name, n in counts})
     texts: dict[str, dict[str, None]] = {}
     for found in every("examples", agreed):
         for name, shown in found.items():

@@ -1,6 +1,7 @@
 """The driver of an engine's workers: it asks all of them, adds up, replaces those that are lost, and keeps a journal.
 
-This module knows no engine; it decides nothing about the search, which sees a function that answers questions.
+This module imports no engine, and would work with any that has the four methods of `RayEngine`. It decides nothing
+about the search, which sees a function that answers questions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -32,6 +33,9 @@ from fedslim.mdl.mining import PAYS_TO_KEEP_PAIRS, Mined, RowsElsewhere, mine
 from fedslim.mdl.questions import MOVES, Change, Move, Question, SlotCounts, Supports, Tried
 from fedslim.mdl.summed import TableLog, add_up
 from fedslim.network.journal import KEY_BYTES, Journal
+
+if TYPE_CHECKING:
+    from fedslim.engines.ray import RayEngine
 
 logger = logging.getLogger(__name__)
 
@@ -60,26 +64,10 @@ class WorkerLostError(RunError):
     """A worker, or its machine, has ended."""
 
 
-class Engine(Protocol):
-    """What runs workers."""
-
-    def memory(self, workers: int) -> float:
-        """Return the bytes that each of so many workers may use."""
-
-    def start(self, part: Part, *, again: bool) -> Any:
-        """Start a worker; `again` if it replaces one that was lost."""
-
-    def call(self, worker: Any, method: str, *about: Any) -> Any:
-        """Call a method of a worker, and return a ticket for its result."""
-
-    def result(self, ticket: Any) -> Any:
-        """Wait for a result; raise `WorkerLostError` if there will be none."""
-
-
 class Driver:
     """Asks workers, and brings those that replace a lost one to where the others are."""
 
-    def __init__(self, engine: Engine, parts: Sequence[Part]) -> None:
+    def __init__(self, engine: RayEngine, parts: Sequence[Part]) -> None:
         self._engine, self._parts = engine, parts
         self._workers = [engine.start(part, again=False) for part in parts]
         self._steps: list[tuple[Any, ...]] = []
@@ -231,9 +219,9 @@ def rows_on_ray(  # noqa: PLR0913  # all but one by keyword
     ray = engine("ray")
     if workers is not None and workers < 1:
         raise ParameterError(f"workers must be a whole number of at least 1 or None, not {workers!r}")
-    if not isinstance(data, TransactionDatabase) and is_stdin(Path(data)):
-        raise ParameterError("-: several workers cannot read standard input; save the data, and give their path")
     if not isinstance(data, TransactionDatabase):
+        if is_stdin(Path(data)):
+            raise ParameterError("-: several workers cannot read standard input; save the data, and give their path")
         here = not is_url(data) and is_source(data)  # not a name
         data = str(Path(data).absolute()) if here else str(data)
     with ray.cluster(address, workers) as cluster:

@@ -32,7 +32,7 @@ from fedslim.mdl.driver import Stop
 from fedslim.network.in_process import FrameSent, Trace
 from fedslim.network.status import of_session
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.events import Began, Failed, Resumed, RoundEnded, Send, ServerOutput
 from fedslim.protocol.outcome import Outcome
 from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.roster import KeyCheck
@@ -92,8 +92,7 @@ class Exchange:
         self._asked = dict.fromkeys(members, time.monotonic())  # when each was last sent a new frame
         self._away: dict[str, tuple[float, str]] = {}  # since when, and why
         self.untold: set[str] = set()  # members that were not told how the run ended
-        self._outcome: Outcome | None = None
-        self._failed: Failed | None = None
+        self._failed = ""  # why the run ended early
 
     def run(self) -> Outcome:
         """Run to the end; raise `RunError` if a member could not continue or stayed away. Then see `session.best()`."""
@@ -105,10 +104,10 @@ class Exchange:
             self.untold = set(self.session.members)
             missing = ", ".join(sorted(error.unanswered | self._away.keys()))
             raise RunError(f"{error}; no answer from {missing}" if missing else str(error)) from None
-        if self._outcome is None:
+        if self.session.outcome is None:
             waiting = ", ".join(self.session.waiting_for()) or "nobody"
-            raise RunError(self._failed.reason if self._failed else f"the run stalled while waiting for {waiting}")
-        return self._outcome
+            raise RunError(self._failed or f"the run stalled while waiting for {waiting}")
+        return self.session.outcome
 
     def _step(self) -> None:
         """Deliver the next frame of each member and handle the replies."""
@@ -123,22 +122,17 @@ class Exchange:
         self._asked |= {name: time.monotonic() for name, frame in frames.items() if frame != WORKING}
         collected = self.call(frames, within)
         for name, data in collected.replies.items():
-            if data == WORKING:
-                self._wait(name)
-                continue
-            self._away.pop(name, None)
-            if data:
-                self._receive(name, data)
+            if data != WORKING:
+                self._away.pop(name, None)
+                if data:
+                    self._receive(name, data)
+            elif time.monotonic() - self._asked[name] < self.answer:
+                self._outbox[name].appendleft(WORKING)
+            else:
+                self._miss(name, f"no answer within {self.answer:g} s")
         for name, why in collected.failures.items():
             self._miss(name, why)
         self._give_up()
-
-    def _wait(self, name: str) -> None:
-        """Call a working member again, unless its time is over."""
-        if time.monotonic() - self._asked[name] < self.answer:
-            self._outbox[name].appendleft(WORKING)
-        else:
-            self._miss(name, f"no answer within {self.answer:g} s")
 
     def _receive(self, name: str, data: bytes) -> None:
         most = self.session.max_bytes(name)
@@ -164,7 +158,7 @@ class Exchange:
             logger.warning("%s disconnected: %s", name, why)
             self._away[name] = (time.monotonic(), why)
         self._outbox[name].clear()
-        self._act(self.session.disconnect(name))
+        self.session.disconnect(name)
 
     def _give_up(self) -> None:
         """Give up on members that were away for too long; if the run is to stop, on all that are away."""
@@ -196,10 +190,8 @@ class Exchange:
                     logger.info("all members are connected")
                 case Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
-                case Failed():
-                    self._failed = output
-                case Ended(outcome):
-                    self._outcome = outcome
+                case Failed(reason):
+                    self._failed = reason
 
 
 class Serving:
@@ -251,40 +243,39 @@ class Serving:
         make_folder_for(self._folder / STATUS)
         prepare(self._file.federation.variant)
         logger.info("waiting for %s", ", ".join(self._session.members))
-        if self._file.prepares and self._kept is None:
-            self._prepare(call)
         if self._kept is not None:
             keep_preparation(self._kept, self._file, self._folder)
-        exchange = self._exchange(call)
-        try:
-            outcome, lost = exchange.run(), None
-        except RunError as error:
-            best = self._session.best()
-            if best is None:
+        outcome, lost, untold = self._run(call)
+        if (prepared := outcome.preparation) is not None:
+            self._kept = prepared
+            logger.info("the preparation is complete: %s items", len(prepared.ids))
+            for name in prepared.left:
+                logger.warning("%s left after the preparation, sharing too little with the others", name)
+            try:
+                self._begin()
+            except RunError as error:  # the others do not go on without them
                 self._write_status(str(error))
                 raise
-            outcome, lost = best, error
-        served = self._save(outcome, lost, tuple(sorted(exchange.untold)))
+            keep_preparation(prepared, self._file, self._folder)
+            outcome, lost, untold = self._run(call)
+        served = self._save(outcome, lost, untold)
         if lost is not None:
             raise lost
         return served
 
-    def _exchange(self, call: Call) -> Exchange:
+    def _run(self, call: Call) -> tuple[Outcome, RunError | None, tuple[str, ...]]:
+        """Run one session; return its outcome or the best table so far, why it ended early, and who was not told."""
         waits = self._file.timeouts
-        return Exchange(self._session, call, self._trace, self._stopping, waits.answer, waits.grace)
-
-    def _prepare(self, call: Call) -> None:
-        """Serve the preparation, and go on to the search, without members that left if the file says so."""
+        exchange = Exchange(self._session, call, self._trace, self._stopping, waits.answer, waits.grace)
         try:
-            self._kept = prepared = self._exchange(call).run().preparation
-            assert prepared is not None  # noqa: S101  # the session was a preparation
-            logger.info("the preparation is complete: %s items", len(prepared.ids))
-            for name in prepared.left:
-                logger.warning("%s left after the preparation, sharing too little with the others", name)
-            self._begin()
+            outcome, lost = exchange.run(), None
         except RunError as error:
-            self._write_status(str(error))
-            raise
+            best = self._session.best()  # none in a preparation
+            if best is None:
+                self._write_status(str(error))
+                raise
+            outcome, lost = best, error
+        return outcome, lost, tuple(sorted(exchange.untold))
 
     def _save(self, outcome: Outcome, lost: RunError | None, untold: tuple[str, ...]) -> Served:
         served = served_by(self._session, outcome, self._account, lost, untold)

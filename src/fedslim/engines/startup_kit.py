@@ -66,7 +66,7 @@ def kit_trust(folder: Path, file: FederationFile, name: str) -> MemberTrust:
     verify = partial(_verify, file.federation.members, root)
     made = MemberTrust(file, verify, name, own.public_bytes(Encoding.DER), sign)
     try:
-        made.check(name, b"", made.certificate, made.sign(b""))
+        made.check("roster", name, b"", made.certificate, made.sign("roster", b""))
     except UntrustedError as error:
         raise CertificateError(f"{folder}: other members would refuse this startup kit: {error}") from None
     return made

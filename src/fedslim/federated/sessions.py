@@ -14,7 +14,7 @@ from fedslim.network.connection import Patience
 from fedslim.protocol.member import MemberInput, MemberSession
 from fedslim.protocol.preparation import Preparation
 from fedslim.protocol.prepare import Site
-from fedslim.protocol.roster import KeyCheck, RosterSigner
+from fedslim.protocol.roster import KeyCheck, RosterSigner, Signed
 from fedslim.protocol.server import ServerSession
 from fedslim.settings.federation_file import FederationFile
 from fedslim.trust.identity import Identity, Statement, TrustStore
@@ -90,13 +90,9 @@ class KeyTrust:
         """Return what believes a trust store; `trust` returns it, because the revocation list may be replaced."""
         return cls(file, _verifier(file, trust))
 
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
+    def check(self, what: Signed, name: str, data: bytes, certificate: bytes, signature: bytes) -> None:
         """See `protocol.roster.KeyCheck`."""
-        self.verify(Statement.agreement_key(self.federation, name, key), certificate, signature)
-
-    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `protocol.roster.KeyCheck`."""
-        self.verify(Statement.roster(self.federation, name, digest), certificate, signature)
+        self.verify(Statement(what, self.federation, name, data), certificate, signature)
 
 
 @dataclass(frozen=True)
@@ -113,13 +109,9 @@ class MemberTrust(KeyTrust):
         verify = _verifier(file, lambda: identity.trust)
         return cls(file, verify, identity.name, identity.certificate_der, identity.sign)
 
-    def sign(self, key: bytes) -> bytes:
+    def sign(self, what: Signed, data: bytes) -> bytes:
         """See `protocol.roster.RosterSigner`."""
-        return self.signer(Statement.agreement_key(self.federation, self.name, key))
-
-    def sign_roster(self, digest: bytes) -> bytes:
-        """See `protocol.roster.RosterSigner`."""
-        return self.signer(Statement.roster(self.federation, self.name, digest))
+        return self.signer(Statement(what, self.federation, self.name, data))
 
 
 def _verifier(file: FederationFile, trust: Callable[[], TrustStore]) -> Callable[[Statement, bytes, bytes], None]:

@@ -14,7 +14,7 @@ import ssl
 import time
 from asyncio import StreamReader, StreamWriter
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -78,7 +78,6 @@ class Connection:
         self.writer = writer
         self._reader, self._within, self._beat = reader, frame, beat
         self._sending = asyncio.Lock()
-        self._silent = False
         sock: socket.socket | None = writer.get_extra_info("socket")
         if sock is not None:
             # Send small frames at once and, where the system can, limit the time without acknowledgements.
@@ -89,24 +88,12 @@ class Connection:
 
     async def receive(self, most: Callable[[], int] | None = None) -> bytes:
         """Return the next frame: see `read_frame`."""
-        with self._explained():
-            return await read_frame(self._reader, within=self._within, most=most)
+        return await read_frame(self._reader, within=self._within, most=most)
 
     async def send(self, data: bytes) -> None:
         """Send a frame after those being sent: see `write_frame`."""
         async with self._sending:
-            with self._explained():
-                await write_frame(self.writer, data, within=self._within)
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Name silence as the reason if this side gave the connection up; it only looks closed."""
-        try:
-            yield
-        except LineError as error:
-            if self._silent:
-                raise LineError(f"nothing was received for {MISSED_BEATS * self._beat:g} s") from error
-            raise
+            await write_frame(self.writer, data, within=self._within)
 
     def abort(self) -> None:
         """Drop the connection without a TLS shutdown."""
@@ -128,7 +115,8 @@ class Connection:
             arrived = self._reader.arrived
             if not self._sending.locked() and not self.writer.is_closing():
                 self.writer.write(BEAT)
-        self._silent = True
+        # Otherwise the connection would only look closed to those who read and write.
+        self._reader.set_exception(LineError(f"nothing was received for {MISSED_BEATS * self._beat:g} s"))
         self.writer.transport.abort()
 
 
@@ -251,7 +239,7 @@ class Returns:
     def __init__(self, most: int) -> None:
         self._most = most
         self._times: dict[str, deque[float]] = {}  # when each member last connected
-        self._in_round: Counter[str] = Counter()  # how often since the last round ended
+        self.in_round: Counter[str] = Counter()  # how often since the last round ended
         self._replaced: Counter[str] = Counter()  # how often while its old connection was still open
 
     def admit(self, name: str) -> bool:
@@ -261,7 +249,7 @@ class Returns:
         if len(times) == self._most and now - times[0] < RETURNS_WITHIN:
             return False
         times.append(now)
-        self._in_round[name] += 1
+        self.in_round[name] += 1
         return True
 
     def replace(self, name: str) -> None:
@@ -272,11 +260,3 @@ class Returns:
             hint = "" if times <= SUSPICIOUS else "; check whether two processes use its certificate"
             so_far = "" if times == 1 else f" ({times} times so far)"
             logger.warning("%s connected again while its old connection was open%s%s", name, so_far, hint)
-
-    def end_round(self) -> None:
-        """Count the connections of the next round."""
-        self._in_round.clear()
-
-    def most_frequent(self) -> tuple[str, int] | None:
-        """Return the member that connected most often since the last round ended, and how often."""
-        return next(iter(self._in_round.most_common(1)), None)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fedslim.errors import FedslimError, RunError
 from fedslim.network.traffic import Direction
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Ended, Failed, RoundEnded, Send, ServerOutput
+from fedslim.protocol.events import Failed, RoundEnded, Send, ServerOutput
 from fedslim.protocol.member import MemberInput, MemberSession, farewell
 from fedslim.protocol.outcome import Outcome
 from fedslim.protocol.server import ServerSession
@@ -55,7 +55,6 @@ class MemoryFederation:
     def __post_init__(self, inputs: Mapping[str, MemberInput]) -> None:
         self.members = {name: MemberSession(name, own) for name, own in inputs.items()}
         self._failed: str | None = None  # why
-        self._outcome: Outcome | None = None
         self._shared: dict[str, Any] = {}
         self._inbox: deque[tuple[str, bytes]] = deque()
 
@@ -70,9 +69,9 @@ class MemoryFederation:
                 self._act(output)
                 if between is not None and isinstance(output, RoundEnded):
                     between()
-        if self._outcome is None:
+        if self.server.outcome is None:
             raise RunError(self._failed or f"no answer from {', '.join(self.server.waiting_for())}")
-        return self._outcome
+        return self.server.outcome
 
     def _act(self, output: ServerOutput) -> None:
         match output:
@@ -89,8 +88,6 @@ class MemoryFederation:
                 self.trace(output)
             case Failed(reason):
                 self._failed = reason
-            case Ended(outcome):
-                self._outcome = outcome
 
     def _deliver(self, name: str, message: m.FromServer) -> None:
         try:

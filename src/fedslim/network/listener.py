@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import socket
 import ssl
 import time
@@ -215,32 +216,28 @@ class RefusedConnections:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._logged: float | None = None  # when the last record was logged
+        self._logged = -math.inf  # when the last record was logged
         self._count = 0  # connections refused since
         self._latest = ""
 
     def add(self, why: str) -> None:
         """Log or count a refused connection."""
-        if self._count or not self._is_due():
+        if self._count or self._clock() - self._logged < SUMMARY_EVERY:
             self._count, self._latest = self._count + 1, why
-            return
-        self._logged = self._clock()
-        logger.warning("refused a connection: %s", why)
+        else:
+            self._log(f"a connection: {why}")
 
     def summarise(self) -> None:
         """Log how many connections were refused in the last minute, if a minute has passed."""
-        if self._is_due():
-            self._log_count(" in the last minute")
+        if self._clock() - self._logged >= SUMMARY_EVERY:
+            self.finish(" in the last minute")
 
-    def finish(self) -> None:
+    def finish(self, when: str = "") -> None:
         """Log the refused connections that were counted but not logged yet."""
-        self._log_count("")
-
-    def _is_due(self) -> bool:
-        return self._logged is None or self._clock() - self._logged >= SUMMARY_EVERY
-
-    def _log_count(self, when: str) -> None:
         if self._count:
-            refused = count(self._count, "more connection")
-            self._logged, self._count = self._clock(), 0
-            logger.warning("refused %s%s; the latest: %s", refused, when, self._latest)
+            self._log(f"{count(self._count, 'more connection')}{when}; the latest: {self._latest}")
+            self._count = 0
+
+    def _log(self, what: str) -> None:
+        self._logged = self._clock()
+        logger.warning("refused %s", what)

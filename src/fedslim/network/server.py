@@ -174,7 +174,7 @@ class NetworkServer:
             logger.info("%s connected", new.name)
             return
         self._returns.replace(new.name)
-        self._act(self.session.disconnect(new.name))
+        self._disconnect(new.name)
         old.connection.abort()
 
     async def _listen(self, member: MemberConnection) -> str:
@@ -219,7 +219,11 @@ class NetworkServer:
             del self._connections[member.name]
             if not self.session.over:
                 logger.warning("%s disconnected: %s", member.name, why)
-            self._act(self.session.disconnect(member.name))
+            self._disconnect(member.name)
+
+    def _disconnect(self, name: str) -> None:
+        if self.session.disconnect(name):
+            self._since = time.monotonic()
 
     # -- outputs of the session ---------------------------------------------------------------------------------
 
@@ -229,6 +233,7 @@ class NetworkServer:
         for output in outputs:
             match output:
                 case events.NewEpoch(number):
+                    # A resumed server must know how far members had been.
                     self._keep(EpochRecord(number, self.session.positions.furthest))
                 case events.RoundEnded():
                     self._end_round(output)
@@ -246,8 +251,6 @@ class NetworkServer:
                         self._keep(EpochRecord(epoch, furthest))
                 case events.Resumed(number):
                     logger.info("all members are connected again; repeating round %s", number)
-                case events.Waiting():
-                    self._since = time.monotonic()
                 case events.Ended(outcome) if not self._over.done():
                     self._over.set_result(outcome)
                 case events.Failed(reason) if not self._over.done():
@@ -257,27 +260,22 @@ class NetworkServer:
         """Note that a member has the result: the server does not wait for it, not even after a restart."""
         if self.session.outcome is not None and name not in self._heard:
             self._heard.add(name)
-            if self.journal is not None:
-                self.journal.append(encode_record(HeardRecord(name)))
+            self._keep(HeardRecord(name), sync=False)
 
-    def _keep(self, record: BackRecord | EpochRecord) -> None:
-        """Write to the journal that all members start anew, before the server acts on it."""
+    def _keep(self, record: RoundRecord | HeardRecord | EpochRecord | BackRecord, *, sync: bool = True) -> None:
+        """Write to the journal, before the server acts on it; if it is forced to the disk, it survives a power cut."""
         if self.journal is not None:
             self.journal.append(encode_record(record))
-            self.journal.sync()  # a resumed server must know how far members had been
+            if sync:
+                self.journal.sync()
 
     def _end_round(self, ended: events.RoundEnded) -> None:
-        """Write a round to the journal, before the server acts on it."""
         now = self._round_since = time.monotonic()
-        self._returns.end_round()
-        if self.journal is not None:
-            costs = now - self._began, self.communication.traffic
-            elapsed = self.session.elapsed(now)
-            record = RoundRecord(ended.number, elapsed, ended.replies, ended.ending, *costs)
-            self.journal.append(encode_record(record))
-            if ended.ending is not None or self.session.outcome is not None:
-                # Members keep the last question on disk, and may have ended by the time the server resumes.
-                self.journal.sync()
+        self._returns.in_round.clear()
+        costs = now - self._began, self.communication.traffic
+        record = RoundRecord(ended.number, self.session.elapsed(now), ended.replies, ended.ending, *costs)
+        # Members keep the last question on disk, and may have ended by the time the server resumes.
+        self._keep(record, sync=ended.ending is not None or self.session.outcome is not None)
         self.trace(ended)
 
     def _send(self, to: tuple[str, ...], message: m.FromServer) -> None:
@@ -298,7 +296,7 @@ class NetworkServer:
     # -- time ---------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """End the run if a member stays away, or is connected and does not answer."""
+        """End the run if a member stays away, does not answer, or keeps a round from ending by reconnecting."""
         pause = min(1.0, max(0.05, self.patience.grace / 4))
         while True:
             before = time.monotonic()
@@ -307,12 +305,16 @@ class NetworkServer:
             self._cut_revoked()
             self._refusals.summarise()
             waiting = self.session.waiting_for()
-            passed = time.monotonic() - self._since
+            now = time.monotonic()
+            passed, stalled = now - self._since, now - (self._round_since or now)
+            often = self._returns.in_round.most_common(1)
             # A member that is connected but does not join counts as away.
             away = [n for n in waiting if n not in self._connections or self.session.state_of(n) is MemberState.AWAY]
-            if self._round_since is not None and self._fruitless():
-                continue
-            if self.session.gathered and away and passed > self.patience.grace:
+            if often and stalled > self.patience.answer + self.patience.grace:
+                name, times = often[0]
+                reason = f"no round has ended for {stalled:.0f} s, while member {name!r} reconnected {times} times"
+                self._act(self.session.lose(name, reason))
+            elif self.session.gathered and away and passed > self.patience.grace:
                 self._act(self.session.lose(away[0], f"member {away[0]!r} stayed away for {passed:.0f} s"))
             elif self.session.gathered and waiting and not away and passed > self.patience.answer:
                 silent = waiting[0]
@@ -341,18 +343,6 @@ class NetworkServer:
                 logger.warning("refused %r: %s", member.name, error)
                 self._drop(member, "its certificate is no longer accepted")
                 member.connection.abort()
-
-    def _fruitless(self) -> bool:
-        """End the run if a member that keeps reconnecting prevents a round from ending; tell whether it did."""
-        assert self._round_since is not None  # noqa: S101
-        passed = time.monotonic() - self._round_since
-        often = self._returns.most_frequent()
-        if self.session.over or often is None or passed <= self.patience.answer + self.patience.grace:
-            return False
-        name, times = often
-        reason = f"no round has ended for {passed:.0f} s, while member {name!r} reconnected {times} times"
-        self._act(self.session.lose(name, reason))
-        return True
 
     async def _say_farewell(self) -> None:
         """Wait until all members have the result: one that is killed now may reconnect for it, as at any other time."""

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fedslim.errors import LineError, RunError
+from fedslim.errors import RunError
 from fedslim.mdl.objective import percent_of_standard
 from fedslim.network.connection import hang_up, unreached_because
 from fedslim.trust.tls import explain
@@ -96,11 +96,9 @@ async def serve_status(host: str, port: int | None, status: Status) -> AsyncIter
     async def answer(reader: StreamReader, writer: StreamWriter) -> None:
         try:
             async with asyncio.timeout(WITHIN):
-                request = await reader.readuntil(b"\r\n")
-            writer.write(_response(request, status))
-            async with asyncio.timeout(WITHIN):
+                writer.write(_response(await reader.readuntil(b"\r\n"), status))
                 await writer.drain()
-        except (OSError, TimeoutError, LineError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
             await hang_up(writer)

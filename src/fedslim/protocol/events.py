@@ -42,12 +42,6 @@ class RoundEnded(NamedTuple):
     ending: Ending | None = None  # why the search stops after this round, if it does
 
 
-class Waiting(NamedTuple):
-    """A member has disconnected, and the run waits for it."""
-
-    member: str
-
-
 class Resumed(NamedTuple):
     """All members are back, and the interrupted round is asked again."""
 
@@ -86,4 +80,4 @@ class Received(NamedTuple):
     overlap: Overlap | None = None
 
 
-ServerOutput = Send | NewEpoch | Began | RoundEnded | Waiting | Resumed | WentBack | Ended | Failed
+ServerOutput = Send | NewEpoch | Began | RoundEnded | Resumed | WentBack | Ended | Failed

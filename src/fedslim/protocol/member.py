@@ -163,7 +163,7 @@ class MemberSession:
             len(ids),
             labels,
             own.trust.certificate,
-            own.trust.sign(self._key.public),
+            own.trust.sign("agreement key", self._key.public),
             # A member without answers is in no run: the server may have been killed before it wrote down the run.
             self.run if self.has_answered else b"",
             self._roster.epoch + 1 if self._roster is not None and self.has_answered else 0,
@@ -181,7 +181,7 @@ class MemberSession:
         reply: m.FromMember | None = None
         if isinstance(message, (m.Roster, m.RosterUpdate)):
             self._take_seat(message)
-            reply = m.Confirm(message.epoch, self._own.trust.sign_roster(self._digest))
+            reply = m.Confirm(message.epoch, self._own.trust.sign("roster", self._digest))
         elif isinstance(message, m.Confirmed):
             self._share_secrets(message)
         elif isinstance(message, m.Finish):
@@ -404,7 +404,7 @@ class MemberSession:
                 f"{len(roster.members)} members in epoch {roster.epoch}; the run must not continue"
             )
         for name, certificate, signature in zip(roster.members, roster.certificates, confirmed.signatures, strict=True):
-            self._own.trust.check_roster(name, self._digest, certificate, signature)
+            self._own.trust.check("roster", name, self._digest, certificate, signature)
         if roster.settings.masked:
             peers = zip(roster.members, roster.keys, strict=True)
             self._secrets = {peer: self._secret_with(peer, key, own) for peer, key in peers if peer != self.name}

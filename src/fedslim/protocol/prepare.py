@@ -328,7 +328,7 @@ class PrepareMember(MemberSide):
             return answer
         assert self.preparation is not None  # noqa: S101  # since WantItems
         departure = self.preparation.departure(digest, self._shared)
-        return msgspec.structs.replace(answer, signature=trust.sign_roster(departure))
+        return msgspec.structs.replace(answer, signature=trust.sign("roster", departure))
 
     def end(self, message: m.Finish, name: str, roster: m.Roster, digest: bytes, trust: RosterSigner) -> Received:
         """Return the outcome; exactly the members that left must have signed that they leave this preparation."""
@@ -339,7 +339,7 @@ class PrepareMember(MemberSide):
             if one.name not in certificates:
                 raise m.refused(f"the server says that {one.name!r} left, which is not a member")
             departure = self.preparation.departure(digest, self._shared)
-            trust.check_roster(one.name, departure, certificates[one.name], one.signature)
+            trust.check("roster", one.name, departure, certificates[one.name], one.signature)
         left = {one.name: one.signature for one in message.left}
         if self._leaves and name not in left:
             raise m.refused("the server goes on as if this member had not left")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -42,14 +42,15 @@ def apply_update(roster: m.Roster, update: m.RosterUpdate) -> m.Roster:
     )
 
 
+Signed = Literal["agreement key", "roster"]
+"""What members sign: their key for a run, and the digest of the roster that they received."""
+
+
 class KeyCheck(Protocol):
     """Checks members' signatures: see `fedslim.trust`."""
 
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `UntrustedError` unless this agreement key belongs to that member."""
-
-    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:
-        """Raise `UntrustedError` unless that member has confirmed this roster."""
+    def check(self, what: Signed, name: str, data: bytes, certificate: bytes, signature: bytes) -> None:
+        """Raise `UntrustedError` unless that member has signed this."""
 
 
 class RosterSigner(KeyCheck, Protocol):
@@ -59,32 +60,22 @@ class RosterSigner(KeyCheck, Protocol):
     def certificate(self) -> bytes:
         """The member's own certificate."""
 
-    def sign(self, key: bytes) -> bytes:
-        """Sign the member's agreement key."""
-
-    def sign_roster(self, digest: bytes) -> bytes:
-        """Sign the digest of the roster that the member received."""
+    def sign(self, what: Signed, data: bytes) -> bytes:
+        """Sign this in the member's name."""
 
 
 class Unsigned:
-    """No signatures, for runs in one process: the digest itself stands for the signature."""
+    """No signatures, for runs in one process: the digest of a roster itself stands for the signature."""
 
     certificate = b""
 
-    def sign(self, key: bytes) -> bytes:  # noqa: ARG002
+    def sign(self, what: Signed, data: bytes) -> bytes:
         """See `RosterSigner`."""
-        return b""
+        return data if what == "roster" else b""
 
-    def sign_roster(self, digest: bytes) -> bytes:
+    def check(self, what: Signed, name: str, data: bytes, certificate: bytes, signature: bytes) -> None:  # noqa: ARG002
         """See `RosterSigner`."""
-        return digest
-
-    def check(self, name: str, key: bytes, certificate: bytes, signature: bytes) -> None:
-        """See `RosterSigner`."""
-
-    def check_roster(self, name: str, digest: bytes, certificate: bytes, signature: bytes) -> None:  # noqa: ARG002
-        """See `RosterSigner`."""
-        if signature != digest:
+        if what == "roster" and signature != data:
             raise UntrustedError(f"member {name!r} was sent another roster than this one; the run must not continue")
 
 
@@ -186,7 +177,8 @@ class Gathering:
                     f"members {other!r} and {member!r} have different secrets, so their items cannot be compared; "
                     "give all members the same one, and put its fingerprint into the federation file"
                 )
-            if _agreed(before) != _agreed(join):
+            # Without an agreed vocabulary they may have different items.
+            if before.digest != join.digest or (join.digest and before.items != join.items):
                 raise ProtocolError(
                     f"members {other!r} and {member!r} do not have the same vocabulary; "
                     "merge them (fedslim vocabulary merge) and give the result to every member"
@@ -203,7 +195,7 @@ class Gathering:
     def _check_key(self, member: str, join: m.Join) -> None:
         """Check that the others will accept the member's key: if they refused it, they would seem to end the run."""
         try:
-            self._keys.check(member, join.key, join.certificate, join.signature)
+            self._keys.check("agreement key", member, join.key, join.certificate, join.signature)
             if self.settings.masked:
                 check_usable(member, join.key)
         except (KeyAgreementError, UntrustedError) as error:
@@ -270,7 +262,8 @@ class Gathering:
     def confirm(self, member: str, confirm: m.Confirm) -> None:
         """Record that a member confirmed the roster; check its signature as the other members will."""
         try:
-            self._keys.check_roster(member, self._digest, self._joined[member].certificate, confirm.signature)
+            certificate = self._joined[member].certificate
+            self._keys.check("roster", member, self._digest, certificate, confirm.signature)
         except UntrustedError as error:
             raise ProtocolError(f"member {member!r} has not confirmed the roster that it was sent: {error}") from error
         self._signatures[member] = confirm.signature
@@ -287,8 +280,3 @@ class Gathering:
                 known.update(zip(split_ids(join.ids), join.labels, strict=True))
         if known:
             self.labels = tuple(known.get(i, "#" + i.hex()) for i in self.ids)
-
-
-def _agreed(join: m.Join) -> tuple[bytes, int]:
-    """Return what must be equal for all members; without an agreed vocabulary they may have different items."""
-    return join.digest, join.items if join.digest else 0

@@ -21,7 +21,7 @@ import msgspec
 
 from fedslim.errors import FedslimError, ParameterError, ProtocolError
 from fedslim.protocol import framing, messages as m
-from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, Waiting, WentBack
+from fedslim.protocol.events import Began, Ended, Failed, Resumed, RoundEnded, Send, ServerOutput, WentBack
 from fedslim.protocol.outcome import Ending, Outcome, found_by, pack_table
 from fedslim.protocol.positions import MAX_RETREATS, Positions, ServerRecords
 from fedslim.protocol.roster import Gathering, KeyCheck
@@ -189,13 +189,13 @@ class ServerSession:
             return m.Finish("converged", None, (), _departures(before))
         return self._farewell
 
-    def disconnect(self, member: str) -> list[ServerOutput]:
-        """Note that the connection to a member is lost; it may come back."""
+    def disconnect(self, member: str) -> bool:
+        """Note that the connection to a member is lost; it may come back. Return whether the run waits for that now."""
         if self._states[member] in {MemberState.FINISHED, *MISSING}:
-            return []
+            return False
         self.gathering.leave(member)
         self._states[member] = MemberState.AWAY if self.gathered else MemberState.EXPECTED
-        return [Waiting(member)] if self.gathered else []
+        return self.gathered
 
     def replay(self, past: ServerRecords, items: int, now: float, passed: Callable[[int], None] | None = None) -> None:
         """Bring a new session to the state of an earlier one, which had written this down.

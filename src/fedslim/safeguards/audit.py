@@ -319,12 +319,9 @@ class Amount:
     def add(self, line: AuditEntry) -> None:
         """Add a message."""
         self.messages += 1
-        self.bytes += line.bytes
-        self.bytes_before_compression += line.bytes_before_compression
-        self.statistics += line.statistics
         self.statistics_masked += line.statistics if line.masked else 0
-        self.labels += line.labels
-        self.sealed += line.sealed
+        for name in ("bytes", "bytes_before_compression", "statistics", "labels", "sealed"):
+            setattr(self, name, getattr(self, name) + getattr(line, name))
 
 
 @dataclass(slots=True)
@@ -358,8 +355,7 @@ class Summary:
 
     def add(self, line: AuditEntry) -> None:
         """Add a message."""
-        self.first = line.time if self.first is None else min(self.first, line.time)
-        self.last = line.time if self.last is None else max(self.last, line.time)
+        self.first, self.last = min(self.first or line.time, line.time), max(self.last or line.time, line.time)
         self.total.add(line)
         self.by_kind.setdefault(line.kind, Amount()).add(line)
         self.by_variant.setdefault(line.variant, Amount()).add(line)

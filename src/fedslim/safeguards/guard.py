@@ -129,7 +129,7 @@ class Guard:
         self.policy, self._file, self._now = policy, file, now
         self.ledger = AnswerLedger(policy.ledger.file)
         self.refusals = Refusals(policy.ledger.file.with_name(FILE), file.federation.id, first=first_wait)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: Snapshot  # set by `admit`
         self._recorded: tuple[bytes, bool] | None = None
         self._prepared: frozenset[str] = frozenset()  # the members of the preparation, if some left after it
 
@@ -183,7 +183,6 @@ class Guard:
         """
         if self._recorded == (run, preparing):
             return
-        assert self._snapshot is not None  # noqa: S101  # `admit` comes first
         how = {"preparing": preparing, "resumed": resumed}
         self.ledger.record(self._file, self._snapshot, run, now=self._now(), prepared=self._prepared, **how)
         self._recorded = run, preparing

@@ -28,8 +28,8 @@ from fedslim.data.documents import Format
 from fedslim.errors import LedgerError, WriteError
 from fedslim.protocol.wire_types import MAX_MEMBERS
 from fedslim.schema import Conformed
+from fedslim.trust.certificates import format_time, whole
 from fedslim.trust.keys import alone_with, read_trusted
-from fedslim.trust.names import format_time, whole
 
 if TYPE_CHECKING:
     from fedslim.settings.federation_file import FederationFile

@@ -23,20 +23,8 @@ from fedslim.data.documents import Format
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError
 from fedslim.trust import certificates, keys
-from fedslim.trust.certificates import Request, fingerprint_of, name_of, pem
+from fedslim.trust.certificates import SLACK, Host, Hosts, Request, Role, format_time, pem, validity, whole
 from fedslim.trust.identity import TrustStore, check_authority, public_key
-from fedslim.trust.names import (
-    SLACK,
-    Host,
-    Hosts,
-    Role,
-    checked_ca_name,
-    checked_hosts,
-    checked_name,
-    format_time,
-    validity,
-    whole,
-)
 
 CERTIFICATE, KEY, REVOCATIONS, LEDGER = "ca.pem", "ca.key", "crl.pem", "ledger.json"
 
@@ -92,10 +80,6 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listed: Time | None = None
     records: list[Record] = []
 
-    def revoked(self) -> list[tuple[int, datetime, bool]]:
-        """Return the entries of a revocation list."""
-        return [(int(each.serial, 16), each.revoked, each.superseded) for each in self.records if each.revoked]
-
     def valid(self, name: str, now: datetime) -> list[Record]:
         """Return the valid certificates of a name."""
         return [each for each in self.records if each.name == name and each.state(now) is CertificateState.VALID]
@@ -141,7 +125,7 @@ class Authority:
     ) -> Authority:
         """Create a CA in a folder that has none."""
         folder, start = real_path(folder), whole(now)
-        name, lifetime = checked_ca_name(name), validity(days, MAX_CA_DAYS)
+        name, lifetime = certificates.checked_ca_name(name), validity(days, MAX_CA_DAYS)
         for file in (CERTIFICATE, KEY, REVOCATIONS, LEDGER):
             if is_file(folder / file):
                 msg = f"{folder / file}: this folder already contains a CA, which is kept; choose another folder"
@@ -169,12 +153,12 @@ class Authority:
     @property
     def name(self) -> str:
         """The name of the CA."""
-        return name_of(self.certificate)
+        return certificates.name_of(self.certificate)
 
     @property
     def fingerprint(self) -> str:
         """The fingerprint of its certificate, which members compare before they trust it."""
-        return fingerprint_of(self.certificate)
+        return certificates.fingerprint_of(self.certificate)
 
     @property
     def trust(self) -> TrustStore:
@@ -203,7 +187,7 @@ class Authority:
         if moment >= end:
             msg = f"{self.folder}: this CA expired on {format_time(end)}; create a new one and enroll everybody again"
             raise CertificateError(msg)
-        hosts = _hosts(role, checked_hosts(hosts), asked)
+        hosts = _hosts(role, certificates.checked_hosts(hosts), asked)
         with keys.alone_with(self.folder / LEDGER):
             ledger = Ledger.read(self.folder / LEDGER)
             replaced = self._replaced(ledger, asked, role, moment, renew=renew)
@@ -251,7 +235,7 @@ class Authority:
         moment = whole(now)
         with keys.alone_with(self.folder / LEDGER):
             ledger = Ledger.read(self.folder / LEDGER)
-            valid = ledger.valid(checked_name(name), moment)
+            valid = ledger.valid(certificates.checked_name(name), moment)
             if not valid:
                 why = f"this CA has signed nothing for {name!r}; see `fedslim ca list`"
                 for record in ledger.records:
@@ -274,7 +258,8 @@ class Authority:
             start = ledger.listed + _TICK  # OpenSSL uses the list with the later start
         number = ledger.list_number + 1
         end = now + validity(days, MAX_DAYS)
-        newest = pem(certificates.make_list(self.certificate, self._key, number, ledger.revoked(), (start, end)))
+        revoked = [(int(each.serial, 16), each.revoked, each.superseded) for each in ledger.records if each.revoked]
+        newest = pem(certificates.make_list(self.certificate, self._key, number, revoked, (start, end)))
         listed = msgspec.structs.replace(ledger, list_number=number, listed=start)
         FILES.write(self.folder / LEDGER, listed)
         keys.write_public(self.folder / REVOCATIONS, newest)

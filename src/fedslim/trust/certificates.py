@@ -1,15 +1,20 @@
-"""Create and read requests, certificates and revocation lists.
+"""Create and read requests, certificates and revocation lists; valid names, hosts, roles and times.
 
 There is one CA, without intermediate CAs. A certificate contains a name (its only common name), one role (its only
 extended key usage) and, for a server, its hosts; nothing else. Of a request, only the name and the key are copied into
 the certificate.
+
+A name appears in certificates, file names, logs and messages. Its alphabet is small, so that no two different names
+look alike, and none can be an option, a path or an escape sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,7 +24,95 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedslim.errors import CertificateError, ParameterError
-from fedslim.trust.names import Host, Role, checked_hosts, checked_name
+from fedslim.toml.values import MEMBER, address, is_host_name
+
+MAX_NAME_LENGTH = 63
+MAX_HOSTS = 100
+MAX_CA_NAME_LENGTH = 64  # the limit of X.509 for a common name
+Host: TypeAlias = str | IPv4Address | IPv6Address
+Hosts: TypeAlias = Iterable[Host]
+
+
+# -- names, hosts and roles --------------------------------------------------------------------------------------------
+
+
+class Role(Enum):
+    """What the holder of a certificate may do: answer as a member, or ask as the server, never both."""
+
+    MEMBER = "member"
+    SERVER = "server"
+
+
+def checked_name(name: str, what: str = "name") -> str:
+    """Return the name of a member or a server if it is valid."""
+    if not MEMBER.fullmatch(name):
+        raise ParameterError(
+            f"{what}: {name!r:.80} cannot be the name of a member; use 1 to {MAX_NAME_LENGTH} lower-case letters "
+            "(a-z), digits and hyphens, without a hyphen at either end, such as hospital-a"
+        )
+    return name
+
+
+def checked_ca_name(name: str) -> str:
+    """Return the name of a certificate authority if it is valid: printable, without control characters."""
+    if not name.strip() or len(name) > MAX_CA_NAME_LENGTH or not (name.isascii() and name.isprintable()):
+        raise ParameterError(
+            f"name: {name!r:.80} cannot be the name of a certificate authority; use 1 to {MAX_CA_NAME_LENGTH} "
+            "printable ASCII characters, such as 'Heart Study CA'"
+        )
+    return name
+
+
+def checked_hosts(hosts: Hosts) -> tuple[Host, ...]:
+    """Return the host names and addresses for a server's certificate, in the order given, without repeats."""
+    found = dict.fromkeys(map(_host, hosts))
+    if len(found) > MAX_HOSTS:
+        raise ParameterError(f"host: {len(found)} hosts are too many; give at most {MAX_HOSTS}")
+    return tuple(found)
+
+
+def _host(host: Host) -> Host:
+    if not isinstance(host, str):
+        return host
+    if (found := address(host)) is not None:
+        if isinstance(found, IPv6Address) and found.scope_id:
+            msg = f"host: {host!r:.80} has a zone, which is valid on one machine only; remove the % and what follows it"
+            raise ParameterError(msg)
+        return found
+    if not is_host_name(host):
+        raise ParameterError(
+            f"host: {host!r:.80} is neither a host name nor an address; give one such as fed.example.org or 10.0.0.7, "
+            "without scheme, port or wildcard, and international names in their xn-- form"
+        )
+    return host.lower()
+
+
+# -- times as in certificates: UTC, in whole seconds ------------------------------------------------------------------
+
+SLACK = timedelta(minutes=10)
+"""Certificates and lists are valid from a little earlier than now, because other clocks may be behind."""
+
+
+def whole(now: datetime) -> datetime:
+    """Convert a time to UTC and whole seconds."""
+    if now.tzinfo is None:
+        raise ParameterError("now: this time has no time zone; give one in UTC, such as datetime.now(UTC)")
+    return now.astimezone(UTC).replace(microsecond=0)
+
+
+def validity(days: int, most: int) -> timedelta:
+    """Convert a lifetime from days."""
+    if not 1 <= days <= most:
+        raise ParameterError(f"days: {days} is out of range; give 1 to {most:,}")
+    return timedelta(days=days)
+
+
+def format_time(moment: datetime) -> str:
+    """Format a time for people."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
 
 USES = {Role.MEMBER: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyUsageOID.SERVER_AUTH}
 
@@ -147,7 +240,7 @@ def read_request(data: bytes, where: object) -> Request:
             f"{where}: a request must contain one common name and nothing else; ask for one made with `fedslim enroll`"
         )
     try:
-        hosts = _hosts(request.extensions)
+        hosts = hosts_of(request)
     except UNREADABLE:
         hosts = ()  # other extensions are ignored, whether readable or not
     try:
@@ -221,14 +314,10 @@ def role_of(certificate: x509.Certificate) -> Role:
     return role
 
 
-def hosts_of(certificate: x509.Certificate) -> tuple[Host, ...]:
-    """Return the host names and addresses in a certificate."""
-    return _hosts(certificate.extensions)
-
-
-def _hosts(extensions: x509.Extensions) -> tuple[Host, ...]:
+def hosts_of(thing: x509.Certificate | x509.CertificateSigningRequest) -> tuple[Host, ...]:
+    """Return the host names and addresses in a certificate, or in a request, whose content is not trusted."""
     try:
-        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = thing.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
     return checked_hosts(

@@ -17,21 +17,10 @@ from cryptography import x509
 
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
-from fedslim.trust import certificates, keys
+from fedslim.trust import certificates, identity, keys
 from fedslim.trust.authority import Authority
-from fedslim.trust.certificates import name_of, pem, read_certificate
-from fedslim.trust.identity import (
-    AUTHORITY,
-    CERTIFICATE,
-    KEY,
-    REVOCATIONS,
-    Identity,
-    TrustStore,
-    check_authority,
-    public_key,
-    read_trust,
-)
-from fedslim.trust.names import Hosts, Role, checked_hosts, checked_name
+from fedslim.trust.certificates import Hosts, Role, checked_hosts, checked_name, name_of, pem, read_certificate
+from fedslim.trust.identity import AUTHORITY, CERTIFICATE, KEY, REVOCATIONS, Identity, TrustStore, read_trust
 
 NEXT_KEY = "next-key.pem"  # a new key without a certificate yet; the old key stays in use until then
 
@@ -109,13 +98,22 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     """
     folder = real_path(folder)
     found = certificates.read_certificates(certificate, where)
-    trust = TrustStore(
-        _authority(folder, found[1:], authority, fingerprint, where),
-        certificates.read_list(*_list(folder, certificate, revocations, where)),
-    )
-    if is_file(folder / REVOCATIONS):
-        known = read_trust(folder)
-        trust = trust if trust.number >= known.number else known
+    trusted = folder / AUTHORITY
+    known = read_trust(folder) if is_file(trusted) else None
+    chosen = _authority(known, found[1:], authority, fingerprint, where)
+    if known is not None and known.authority != chosen:
+        msg = f"{trusted}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
+        raise CertificateError(msg)
+    if revocations is not None:
+        trust = TrustStore(chosen, certificates.read_list(revocations, "the revocation list"))
+    elif certificates.has_list(certificate):
+        trust = TrustStore(chosen, certificates.read_list(certificate, where))
+    elif known is not None:
+        trust = known
+    else:
+        raise CertificateError(f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)")
+    if known is not None and known.number > trust.number:
+        trust = known
     try:
         role = certificates.role_of(found[0])
         name = trust.check(found[0], role, now)
@@ -128,7 +126,7 @@ def install(  # noqa: PLR0913  # by keyword, and most are left out
     if fitting is None:
         msg = f"{where}: this certificate does not belong to the key in {folder}; send the newest {name}.csr to the CA"
         raise CertificateError(msg)
-    keys.write_public(folder / AUTHORITY, pem(trust.authority))
+    keys.write_public(trusted, pem(trust.authority))
     keys.write_public(folder / REVOCATIONS, pem(trust.revocations))
     if fitting == NEXT_KEY:
         (folder / NEXT_KEY).replace(folder / KEY)
@@ -147,13 +145,12 @@ def install_list(
 
 
 def _authority(
-    folder: Path, sent: list[x509.Certificate], given: bytes | None, expected: str | None, where: object
+    known: TrustStore | None, sent: list[x509.Certificate], given: bytes | None, expected: str | None, where: object
 ) -> x509.Certificate:
-    """Return the CA to trust: the one in the folder, the one given, or the one with the expected fingerprint."""
-    known = folder / AUTHORITY
+    """Return the CA to trust: the one given, the one with the expected fingerprint, or the one in the folder."""
     if given is not None:
-        chosen = read_certificate(given, "the CA's certificate")
-    elif expected is not None:
+        return read_certificate(given, "the CA's certificate")
+    if expected is not None:
         digits = re.sub(r"[\s:]", "", expected).lower()
         matching = next((each for each in sent if certificates.fingerprint_of(each) == digits), None)
         if matching is None:
@@ -161,33 +158,17 @@ def _authority(
                 f"{where}: this file contains no CA with the fingerprint {expected!r:.100}; compare it digit by digit "
                 "with the CA operator, and install nothing until it matches"
             )
-        chosen = matching
-    elif is_file(known):
-        return read_trust(folder).authority
-    else:
-        raise CertificateError(
-            f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
-            "(--fingerprint), or the CA's certificate (--ca)"
-        )
-    check_authority(chosen)
-    if is_file(known) and read_trust(folder).authority != chosen:
-        msg = f"{known}: this folder trusts another CA; enroll with this one in a new folder (`fedslim enroll`)"
-        raise CertificateError(msg)
-    return chosen
-
-
-def _list(folder: Path, certificate: bytes, given: bytes | None, where: object) -> tuple[bytes, object]:
-    if given is not None:
-        return given, "the revocation list"
-    if certificates.has_list(certificate):
-        return certificate, where
-    if is_file(folder / REVOCATIONS):
-        return keys.read_public(folder / REVOCATIONS, keys.MAX_LIST), folder / REVOCATIONS
-    raise CertificateError(f"{where}: this file contains no revocation list; give the crl.pem of the CA (--crl)")
+        return matching
+    if known is not None:
+        return known.authority
+    raise CertificateError(
+        f"{where}: it is not known which CA to trust; give the fingerprint that you got from the CA operator "
+        "(--fingerprint), or the CA's certificate (--ca)"
+    )
 
 
 def _fits(path: Path, certificate: x509.Certificate, passphrase: str | None) -> bool:
-    return is_file(path) and keys.read_key(path, passphrase).public_key() == public_key(certificate)
+    return is_file(path) and keys.read_key(path, passphrase).public_key() == identity.public_key(certificate)
 
 
 def name_in(bundle: bytes, where: object) -> str | None:

@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fedslim.data.textstream import is_file, real_path
 from fedslim.errors import CertificateError, ParameterError, UntrustedError
 from fedslim.trust import certificates, keys
-from fedslim.trust.certificates import UNREADABLE, name_of, read_certificate, read_list, role_of
-from fedslim.trust.names import Host, Role, checked_name, format_time, whole
+from fedslim.trust.certificates import UNREADABLE, Host, Role, format_time, name_of, role_of, whole
 
 MAX_CERTIFICATE = 4096
 """Bytes of a certificate in a message. A member's has about 400; a server's, with its hosts, is sent in TLS only."""
@@ -55,23 +54,27 @@ class TrustStore:
     @property
     def number(self) -> int:
         """The number of the revocation list; newer lists have higher numbers."""
-        return number_of(self.revocations)
+        try:
+            return self.revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        except (*UNREADABLE, x509.ExtensionNotFound):
+            return -1  # the oldest
 
     def renewed(self, revocations: bytes, where: object = "the revocation list") -> TrustStore:
         """Return the same trust with a newer list, from any source: only the CA's signature matters.
 
         An older list is refused: it would restore revoked certificates.
         """
-        found = read_list(revocations, where)
+        found = certificates.read_list(revocations, where)
         if not signed_by(found, self.authority):
             msg = f"{where}: this revocation list is not signed by {self.name!r}; get the crl.pem of that CA"
             raise CertificateError(msg)
-        if number_of(found) < self.number:
+        newer = TrustStore(self.authority, found)
+        if newer.number < self.number:
             raise CertificateError(
-                f"{where}: this is list number {number_of(found)}, but number {self.number} is already installed; get "
+                f"{where}: this is list number {newer.number}, but number {self.number} is already installed; get "
                 "the newest crl.pem"
             )
-        return TrustStore(self.authority, found)
+        return newer
 
     def check(self, certificate: x509.Certificate, role: Role, now: datetime) -> str:
         """Verify a certificate and return the name of its holder."""
@@ -85,9 +88,16 @@ class TrustStore:
             raise UntrustedError(
                 f"the certificate of {name!r} is for a {actual.value}, but it is used as a {role.value}; it is refused"
             )
-        self._check_time(certificate, f"the certificate of {name!r}", now)
-        self._check_time(self.authority, f"the certificate of the CA {self.name!r}", now)
         moment, last = whole(now), ends(self.revocations)
+        for what, one in ((repr(name), certificate), (f"the CA {self.name!r}", self.authority)):
+            if moment < one.not_valid_before_utc:
+                raise UntrustedError(
+                    f"the certificate of {what} is not valid before {format_time(one.not_valid_before_utc)}, but the "
+                    f"time here is {format_time(moment)}; check the clocks"
+                )
+            if moment > one.not_valid_after_utc:
+                ended = format_time(one.not_valid_after_utc)
+                raise UntrustedError(f"the certificate of {what} expired on {ended}; have it renewed")
         if moment > last:
             msg = f"the revocation list expired on {format_time(last)}; get a new crl.pem from {self.name!r}"
             raise UntrustedError(msg)
@@ -127,16 +137,6 @@ class TrustStore:
                 "in between, may have replaced it, so the run must stop"
             ) from None
 
-    def _check_time(self, certificate: x509.Certificate, what: str, now: datetime) -> None:
-        moment = whole(now)
-        if moment < certificate.not_valid_before_utc:
-            raise UntrustedError(
-                f"{what} is not valid before {format_time(certificate.not_valid_before_utc)}, but the time here is "
-                f"{format_time(moment)}; check the clocks"
-            )
-        if moment > certificate.not_valid_after_utc:
-            raise UntrustedError(f"{what} expired on {format_time(certificate.not_valid_after_utc)}; have it renewed")
-
 
 def check_authority(certificate: x509.Certificate, where: str = "") -> None:
     """Check that a certificate is that of a CA; `where` begins the message."""
@@ -172,14 +172,6 @@ def public_key(certificate: x509.Certificate) -> Ed25519PublicKey:
     return key
 
 
-def number_of(revocations: x509.CertificateRevocationList) -> int:
-    """Return the number of a revocation list; one without a number counts as the oldest."""
-    try:
-        return revocations.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    except (*UNREADABLE, x509.ExtensionNotFound):
-        return -1
-
-
 def ends(revocations: x509.CertificateRevocationList) -> datetime:
     """Return when a list expires; one without an expiry date has expired already."""
     return revocations.next_update_utc or revocations.last_update_utc
@@ -188,14 +180,13 @@ def ends(revocations: x509.CertificateRevocationList) -> datetime:
 # -- what members sign for each other ---------------------------------------------------------------------------------
 
 LABEL = b"fedslim statement v1: "
-AGREEMENT_KEY = "agreement key"
-ROSTER = "roster"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """Data that a member signs, with its purpose, its federation and the member's name.
 
+    With the id of one run as `federation`, a statement cannot be replayed in another run.
     The same key also signs TLS handshakes and certificate requests. Those start with 64 spaces and with 0x30, a
     statement with its label, so that none of them can be mistaken for another.
     """
@@ -206,23 +197,10 @@ class Statement:
     data: bytes
 
     def __post_init__(self) -> None:
-        checked_name(self.name)
+        certificates.checked_name(self.name)
         if not self.federation:
             msg = "federation: the id of the federation is empty, and a statement needs it; give the federation's id"
             raise ParameterError(msg)
-
-    @classmethod
-    def agreement_key(cls, federation: bytes, name: str, public: bytes) -> Statement:
-        """State the member's X25519 key for secure aggregation.
-
-        With the id of one run as `federation`, the statement cannot be replayed in another run.
-        """
-        return cls(AGREEMENT_KEY, federation, name, public)
-
-    @classmethod
-    def roster(cls, federation: bytes, name: str, digest: bytes) -> Statement:
-        """State the digest of what the member received before a run, or a new epoch of it, started."""
-        return cls(ROSTER, federation, name, digest)
 
     @property
     def encoded(self) -> bytes:
@@ -268,7 +246,7 @@ class Identity:
                 f"{own}: no such file, so the certificate is not installed yet; have the request signed "
                 "by the CA, and install its reply with `fedslim enroll install`"
             )
-        certificate = read_certificate(keys.read_public(own), own)
+        certificate = certificates.read_certificate(keys.read_public(own), own)
         trust = read_trust(folder)
         if not signed_by(certificate, trust.authority):
             raise CertificateError(f"{own}: not signed by {trust.name!r} ({folder / AUTHORITY}); install it again")
@@ -338,8 +316,8 @@ def expiry_warning(what: str, start: datetime, end: datetime, remedy: str, *, no
 def read_trust(folder: str | os.PathLike[str]) -> TrustStore:
     """Read the CA certificate and revocation list of an identity; this needs no key."""
     trusted, listed = real_path(folder) / AUTHORITY, real_path(folder) / REVOCATIONS
-    authority = read_certificate(keys.read_trusted(trusted, "the trusted CA"), trusted)
-    revocations = read_list(keys.read_public(listed, keys.MAX_LIST), listed)
+    authority = certificates.read_certificate(keys.read_trusted(trusted, "the trusted CA"), trusted)
+    revocations = certificates.read_list(keys.read_public(listed, keys.MAX_LIST), listed)
     try:
         return TrustStore(authority, revocations)
     except CertificateError as error:

@@ -12,6 +12,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -192,22 +193,16 @@ def _encrypt(plain: bytes, passphrase: bytes) -> bytes:
     oids = ("2a864886f70d01050d", "2a864886f70d01050c", "2a864886f70d0209", "60864801650304012a")
     pbes2, pbkdf2, hmac_sha256, aes256_cbc = (_der(0x06, bytes.fromhex(oid)) for oid in oids)
     rounds = _der(0x02, ROUNDS.to_bytes(ROUNDS.bit_length() // 8 + 1, "big"))
-    derivation = _sequence(pbkdf2, _sequence(_octets(salt), rounds, _sequence(hmac_sha256, b"\x05\x00")))
-    scheme = _sequence(pbes2, _sequence(derivation, _sequence(aes256_cbc, _octets(start))))
-    text = base64.b64encode(_sequence(scheme, _octets(sealed)))
+    sequence, octets = partial(_der, 0x30), partial(_der, 0x04)
+    derivation = sequence(pbkdf2, sequence(octets(salt), rounds, sequence(hmac_sha256, b"\x05\x00")))
+    scheme = sequence(pbes2, sequence(derivation, sequence(aes256_cbc, octets(start))))
+    text = base64.b64encode(sequence(scheme, octets(sealed)))
     lines = (text[k : k + 64] for k in range(0, len(text), 64))
     return b"\n".join((_ENCRYPTED, *lines, _ENCRYPTED.replace(b"BEGIN", b"END"), b""))
 
 
-def _der(tag: int, content: bytes) -> bytes:
+def _der(tag: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
     size = len(content)
     length = bytes([size]) if size < 128 else bytes([0x81, size])  # noqa: PLR2004  # nothing here has 256 bytes
     return bytes([tag]) + length + content
-
-
-def _sequence(*parts: bytes) -> bytes:
-    return _der(0x30, b"".join(parts))
-
-
-def _octets(content: bytes) -> bytes:
-    return _der(0x04, content)

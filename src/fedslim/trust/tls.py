@@ -16,10 +16,9 @@ from pathlib import Path
 from cryptography import x509
 
 from fedslim.errors import CertificateError, FedslimError, UntrustedError
-from fedslim.trust.certificates import UNREADABLE, name_of, pem, role_of
+from fedslim.trust.certificates import UNREADABLE, Role, name_of, pem, role_of
 from fedslim.trust.identity import CERTIFICATE, KEY, REVOCATIONS, Identity, TrustStore
 from fedslim.trust.keys import MAX_LIST, read_public
-from fedslim.trust.names import Role
 
 TlsPeer = ssl.SSLObject | ssl.SSLSocket
 

@@ -44,7 +44,7 @@ def moment() -> datetime:
 
 
 def _day(when: datetime) -> str:
-    from fedslim.trust.names import format_time
+    from fedslim.trust.certificates import format_time
 
     return format_time(when)
 
@@ -112,9 +112,8 @@ def sign(
     `fedslim ca show` prints.
     The file has the certificate, the CA's certificate and the revocation list; none of them is secret.
     """
-    from fedslim.trust.certificates import read_request
+    from fedslim.trust.certificates import Role, read_request
     from fedslim.trust.keys import read_public, write_public
-    from fedslim.trust.names import Role
 
     data = read_public(request)
     asked = read_request(data, request)
@@ -275,8 +274,8 @@ def enroll(
         return
     if context.invoked_subcommand is not None:
         raise ParameterError(f"--name does not go with {context.invoked_subcommand}; leave it out")
+    from fedslim.trust.certificates import checked_hosts, checked_name
     from fedslim.trust.enrolment import make_request
-    from fedslim.trust.names import checked_hosts, checked_name
 
     checked_name(name, "--name")
     checked_hosts(host or ())  # before the user is asked for a passphrase
@@ -299,8 +298,8 @@ def install(
     certificates must come from the same CA.
     """
     from fedslim.trust import enrolment
+    from fedslim.trust.certificates import checked_name
     from fedslim.trust.keys import MAX_LIST, read_public
-    from fedslim.trust.names import checked_name
 
     data = read_public(file, MAX_LIST)
     name = enrolment.name_in(data, file)

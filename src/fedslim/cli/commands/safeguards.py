@@ -109,7 +109,7 @@ def show_ledger(
     import msgspec
 
     from fedslim.safeguards.ledger import AnswerLedger
-    from fedslim.trust.names import format_time
+    from fedslim.trust.certificates import format_time
 
     if file is not None and identity is not None:
         raise ParameterError("FILE and --identity both name a ledger; give one of them")
