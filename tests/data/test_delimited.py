@@ -118,9 +118,10 @@ def test_tables_that_cannot_be_read_are_reported_with_file_and_line(write, text,
 
 
 def test_a_field_may_be_as_long_as_a_line(write):
-    csv.field_size_limit(5000)
+    before = csv.field_size_limit(5000)
     path = write("a.csv", "a,b\n1," + "x" * 200_000 + "\n")
     assert read(path).vocabulary == ("a=1", "b=" + "x" * 200_000)
+    csv.field_size_limit(before)
 
 
 def test_a_row_of_a_long_table_is_named_by_its_line(write):
@@ -140,6 +141,12 @@ def test_a_long_table_has_a_row_for_each_pair(write):
     db = read(write("a.csv", text), transaction_column="order", item_column="thing")
     assert list(db) == [("bread", "milk"), ("bread",), ()]
     assert db.duplicates_removed == 1
+
+
+def test_missing_codes_of_a_long_table_are_no_items(write):
+    path = write("a.csv", "t,i\n1,milk\n1,none\n2,none\n")
+    db = read(path, transaction_column="t", item_column="i", missing=["none"])
+    assert list(db) == [("milk",), ()]
 
 
 def test_items_of_a_long_table_that_are_numbers_are_ordered_by_value(write):

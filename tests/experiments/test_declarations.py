@@ -15,7 +15,7 @@ def test_the_command_knows_every_experiment():
     assert [name.value for name in Name] == list(EXPERIMENTS)
 
 
-def test_every_cell_has_a_file_of_its_own_and_comes_back_from_its_record():
+def test_every_cell_has_a_file_and_a_record_of_its_own():
     cells = {
         cell
         for experiment in EXPERIMENTS.values()

@@ -149,11 +149,11 @@ def test_a_process_that_is_killed_fails_its_cells_and_only_those(tmp_path, monke
     real = Runner._start
 
     def start(runner, cells):
-        process, events = real(runner, cells)
+        process = real(runner, cells)
         if cells[0] == doomed:
             process.kill()
             killed.append(process)
-        return process, events
+        return process
 
     monkeypatch.setattr(Runner, "_start", start)
     state = Runner(store).run([doomed, CELLS[1]])
@@ -169,11 +169,11 @@ def test_the_others_of_a_killed_process_are_run_by_another(tmp_path, monkeypatch
     started = []
 
     def start(runner, cells):
-        process, events = real(runner, cells)
+        process = real(runner, cells)
         started.append([cell.variant for cell in cells])
         if len(started) == 1:
             process.kill()
-        return process, events
+        return process
 
     monkeypatch.setattr(Runner, "_start", start)
     said = []
@@ -182,6 +182,15 @@ def test_the_others_of_a_killed_process_are_run_by_another(tmp_path, monkeypatch
     assert (state.done, state.failed) == (2, 1)
     assert [store.done(cell) for cell in CELLS] == [False, True, True]
     assert sum("was killed by signal 9" in (text or "") for text in said) == 1
+
+
+def test_the_last_words_of_a_process_that_died_are_kept(tmp_path, monkeypatch):
+    program = "import os, sys; print('cannot map segment', file=sys.stderr, flush=True); os.abort()"
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: popen([command[0], "-c", program], **how))
+    store = Store(tmp_path)
+    assert Runner(store).run(CELLS[1:2]).failed == 1
+    assert store.look(CELLS[1]).splitlines() == ["cannot map segment", "its process was killed by signal 6"]
 
 
 def test_a_record_of_data_that_have_changed_is_run_again(ran, tmp_path):
@@ -199,7 +208,6 @@ def test_a_record_of_data_that_have_changed_is_run_again(ran, tmp_path):
 
 
 def test_a_runner_does_not_load_what_lies_about(tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     for name in ("msgspec", "random", "signal"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('this is not {name}')")
     monkeypatch.chdir(tmp_path)

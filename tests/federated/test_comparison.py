@@ -51,6 +51,12 @@ def test_a_run_cut_short_recovers_less(databases, compared):
     assert short.grr == len(short.recovered) / len(short.gap)
 
 
+def test_one_member_leaves_nothing_to_recover(databases):
+    compared = compare(simulate({"north": next(iter(databases.values()))}))
+    assert len(compared.gap) == 0
+    assert compared.grr == 1
+
+
 def test_with_a_reference_of_somebody_else(simulation):
     rows = (ReferenceItemset(("fever", "cough"), 9), ReferenceItemset(("no such item", "fever"), 3))
     compared = compare(simulation, ReferenceTable("encounters", "by hand", rows))

@@ -7,18 +7,19 @@ members alone, which are computed once.
 
 from __future__ import annotations
 
+import json
 import os
-import signal
+import pickle
+import subprocess
+import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -39,7 +40,7 @@ Folder = str | Path | None
 
 TELL_EVERY = 1.0
 
-SPAWN = get_context("spawn")  # a fork would copy the locks of threads
+LAST_LINES = 20  # of what a process printed, for the reason why it failed
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Runner:
         self._state = CellState(0)
         self._tell: Tell = lambda _state, _message: None
         self._turn = Lock()  # of the thread that changes the state or tells it
-        self._processes: set[SpawnProcess] = set()
+        self._processes: set[subprocess.Popen[bytes]] = set()
         self._ended = False
 
     def run(self, cells: Iterable[Cell], *, jobs: int = 1, tell: Tell | None = None) -> CellState:
@@ -117,39 +118,45 @@ class Runner:
         """Run the cells of a group in a process; if it dies, one cell has failed, and another process runs the rest."""
         left = {cell.key: cell for cell in cells}
         while left and not self._ended:
-            process, events = self._start(list(left.values()))
-            with events, suppress(EOFError, OSError):  # raised when the process has ended
-                while True:
-                    key, state, doing = events.recv()
+            printed: deque[str] = deque(maxlen=LAST_LINES)
+            with suppress(BrokenPipeError), self._start(list(left.values())) as process:
+                assert process.stdout is not None  # noqa: S101  # it is a pipe
+                for line in process.stdout:
+                    try:
+                        key, state, doing = json.loads(line)
+                    except ValueError:
+                        printed.append(line.decode(errors="replace").rstrip())
+                        continue
                     if state != "running":
                         del left[key]
                     self._note(key, state, doing)
-            process.join()
             self._processes.discard(process)
             if left and not self._ended:
                 cell = left.pop(next(iter(left)))
                 if self._store.done(cell):  # it died after saving the record, before reporting it
                     self._note(cell.key, "done", "done")
                     continue
-                code = process.exitcode or 0
+                code = process.returncode
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
                 reason = f"its process {how}"
                 with suppress(WriteError):  # a full disk may be the reason
-                    self._store.fail(cell, reason)
+                    self._store.fail(cell, "\n".join([*printed, reason]))
                 self._note(cell.key, "failed", reason)
 
-    def _start(self, cells: list[Cell]) -> tuple[SpawnProcess, Connection]:
-        """Start a process; it tells of its cells through the connection."""
-        os.environ.setdefault("PYTHONSAFEPATH", "1")  # it loads nothing that lies about in the current folder
-        events, sender = SPAWN.Pipe(duplex=False)
-        job = cells, self._store, self._folder, self._references, sender
-        process = SPAWN.Process(target=work, args=job, daemon=True)
-        process.start()
-        sender.close()  # so that the connection ends with the process
+    def _start(self, cells: list[Cell]) -> subprocess.Popen[bytes]:
+        """Start a process, which tells of its cells on its standard output; a Ctrl-C does not reach it."""
+        pipe, command = subprocess.PIPE, [sys.executable, "-P", "-m", __name__]
+        process = subprocess.Popen(  # noqa: S603  # ourselves
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
+        )
         self._processes.add(process)
         if self._ended:
             process.kill()
-        return process, events
+        assert process.stdin is not None  # noqa: S101  # it is a pipe
+        with suppress(BrokenPipeError):  # a process that died already is reported when its output ends
+            pickle.dump((cells, self._store, self._folder, self._references), process.stdin)
+            process.stdin.flush()  # and keep it open: the process exits when it closes
+        return process
 
     def _note(self, cell: str, state: str, doing: str) -> None:
         """Note and tell what a process says about a cell."""
@@ -176,18 +183,26 @@ def run_cells(
     tell: Callable[[Cell, str, str], None] = lambda _cell, _state, _doing: None,
 ) -> None:
     """Run the cells of one group, and save each record as soon as it is complete."""
+    now = cells[0]
 
     def doing(text: str) -> None:
-        tell(cell, "running", text)
+        tell(now, "running", text)
 
-    group: _Group | None = None
-    for cell in cells:
+    def fail(cell: Cell, error: Exception) -> None:
+        store.fail(cell, traceback.format_exc())
+        tell(cell, "failed", f"{type(error).__name__}: {error}")
+
+    try:
+        group = _Group(now, store, folder, references, doing)
+    except Exception as error:  # noqa: BLE001  # all need it
+        for cell in cells:
+            fail(cell, error)
+        return
+    for now in cells:
         try:
-            group = group or _Group(cell, store, folder, references, doing)
-            tell(cell, "done", group.run(cell))
+            tell(now, "done", group.run(now))
         except Exception as error:  # noqa: BLE001  # one cell does not stop the others
-            store.fail(cell, traceback.format_exc())
-            tell(cell, "failed", f"{type(error).__name__}: {error}")
+            fail(now, error)
 
 
 class _Group:
@@ -258,19 +273,25 @@ def _at_budgets(simulation: Simulation) -> dict[str, float]:
     return figures
 
 
-def work(cells: Sequence[Cell], store: Store, folder: Folder, references: Folder, events: Connection) -> None:
-    """Run cells in a process of their own, and send what happens to them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner kills this process
+def work() -> None:
+    """Run the cells that the runner has sent, and tell it what happens to them."""
+    cells, store, folder, references = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the runner
     Thread(target=_end_with_the_runner, daemon=True).start()
 
     def tell(cell: Cell, state: str, doing: str) -> None:
-        events.send((cell.key, state, doing))
+        print(json.dumps((cell.key, state, doing)), flush=True)  # noqa: T201  # to the runner
 
     run_cells(cells, store, folder=folder, references=references, tell=tell)
 
 
 def _end_with_the_runner() -> None:
-    runner = parent_process()
-    assert runner is not None  # noqa: S101  # it has started this process
-    runner.join()
+    """Exit when the standard input closes, which means that the runner has ended."""
+    sys.stdin.buffer.read()
     os._exit(1)
+
+
+if __name__ == "__main__":
+    # Not the classes of this file, which runs as `__main__`.
+    from fedslim.experiments.running import work as main
+
+    main()
