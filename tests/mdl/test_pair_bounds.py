@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -324,3 +326,13 @@ def test_a_square_that_became_lists_since_the_mark_is_forgotten(monkeypatch):
     table.go_back()
     ranking.go_back()
     assert ranking.known(0, np.array([1, 2], np.int32))[0].tolist() == [5, 5]
+
+
+def test_what_only_large_tables_need_is_compiled_in_advance():
+    program = (
+        "from fedslim.federated.simulation import prepare; prepare('x');"
+        "from fedslim.mdl.kernels import pair_store as p;"
+        "print([len(getattr(f, 'signatures', '1')) for f in (p.clear, p.move_to_lists, p.compact)])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[1, 1, 1]\n"

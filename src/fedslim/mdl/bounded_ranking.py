@@ -35,7 +35,7 @@ MAX_SIDE = 1 << 12
 """Pairs of up to so many slots are kept in a square, of at most 134 MB; those of more in lists."""
 
 FIRST_PLACES = 1 << 4
-"""Room for so many pairs at first: so little that it grows, and that is compiled, with any data."""
+"""Room in lists for so many pairs at first: so little that it grows, and that is compiled, with any data."""
 
 FEWEST_MORE = 1 << 16
 """Room for so many more pairs at least when it grows, since the pairs of dead elements are searched for first."""
@@ -315,6 +315,7 @@ class BoundedRanking(CandidateRanking):
         """See `CandidateRanking`."""
         super().warm_up()
         self.known(0, np.zeros(1, np.int32))
+        self._enlarge_square(MAX_SIDE + 1)
 
     def learn(self, slots: tuple[int, ...], answers: tuple[SlotCounts | None, ...]) -> None:
         """See `CandidateRanking`; None stands for a row whose counts have been stored."""
